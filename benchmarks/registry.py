@@ -113,6 +113,7 @@ _MEASUREMENTS = (
     Measurement("eviction", "what a cache that evicts keys forgets"),
     Measurement("tiles", "what block attention costs, gathered and by FlexAttention"),
     Measurement("several", "speculative decoding"),
+    Measurement("drafts", "tokens per pass with trees of drafts"),
     Measurement("serving", "policies of a server"),
 )
 MEASUREMENTS = {entry.name: entry for entry in _MEASUREMENTS}

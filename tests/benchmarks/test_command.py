@@ -101,8 +101,8 @@ def test_a_misfit_is_seen() -> None:
 
 
 QUICK = (
-    *("blocks", "distances", "eviction", "indexer", "latent", "lengths", "names"),
-    *("recall", "serving", "several", "softmaxes", "tiles"),
+    *("blocks", "distances", "drafts", "eviction", "indexer", "latent", "lengths"),
+    *("names", "recall", "serving", "several", "softmaxes", "tiles"),
 )
 
 

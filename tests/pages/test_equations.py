@@ -104,6 +104,9 @@ index_q, index_w = torch.stack([Q, Q.flip(0)]), E[:, 2:4]
 index_e = 3.0 * E.flip(1)  # scores of an indexer that knows little of E
 marked = torch.zeros(T, S, dtype=torch.bool)
 marked[[1, 1, 3, 4], [2, 5, 0, 6]] = True  # for three of the queries
+chain_config = gpt.GPTConfig(vocab_size=vocab, d_model=D, num_heads=H, num_layers=1)
+chained = made(decoding.ChainedGPT(gpt.GPT(chain_config), num_tokens=3))
+third_head, chain_text = chained.further[1], tensor([[3, 1, 4, 1, 5]])
 unit_q, unit_k, P = q / q.norm(), k / k.norm(), torch.eye(T).double()[[3, 0, 4, 1, 2]]
 
 # What a tile of three keys leaves; the four others are the next tile.
@@ -649,6 +652,16 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
             index_loss(index_e[None], A[None, None], torch.ones(1, T, S).bool()),
             table(lambda t: (
                 A[t] * (A[t] / softmax(index_e[t])).log()).sum(), T).mean()),
+    },
+    "draft-trees": {
+        r"x_i = M_k \, [\, \mathrm{norm}(h^{k-1}_i) \, ;"
+        r" \, \mathrm{norm}(\mathrm{embedding}(t_{i+k})) \,]": lambda: (
+            through(third_head.block, lambda: chained(chain_text))[0][0, :3],
+            table(lambda i: third_head.projection.weight @ torch.cat([
+                through(third_head.feature_norm, lambda: chained(chain_text))[1][0, i],
+                third_head.token_norm(
+                    chained.gpt.token_embedding.weight[chain_text[0, i + 2]]),
+            ]), 3)),
     },
     "a-chapter-to-copy": {
         r"\text{distance}_t = \sum_s a_{ts} \, (t - s)": lambda: (
