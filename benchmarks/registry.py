@@ -109,8 +109,10 @@ _MEASUREMENTS = (
     Measurement("lengths", "the loss beyond the trained length"),
     Measurement("softmaxes", "sinks and outliers"),
     Measurement("blocks", "what block attention misses"),
+    Measurement("indexer", "what an indexer finds, and what it costs"),
     Measurement("tiles", "what block attention costs, gathered and by FlexAttention"),
     Measurement("several", "speculative decoding"),
+    Measurement("drafts", "tokens per pass with trees of drafts"),
     Measurement("serving", "policies of a server"),
 )
 MEASUREMENTS = {entry.name: entry for entry in _MEASUREMENTS}

@@ -32,12 +32,28 @@ __all__ = ["Naming"]
 _FACTORS = 2.0 ** torch.arange(-8, 8.5, 0.5, dtype=torch.float64)
 
 
-def _with_steps(reference: Reference, dropout: float, **steps: Any) -> Reference:
+def _with_steps(reference: Reference, **steps: Any) -> Reference:
     """Return a reference with the same parameters that takes some other steps."""
     twin = copy.copy(reference)
-    kept: Any = {"drop": _keep, **steps}  # layers are asked without their dropout
-    twin.steps, twin.dropout = replace(reference.steps, **kept), dropout
+    twin.steps = replace(reference.steps, **steps)
     return twin
+
+
+def _once(project: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a step that projects the same features only once in a row.
+
+    References with a bug share their parameters, so most of them project alike.
+    """
+    last: list[Any] = []
+
+    def projected(layer: Reference, x: Tensor, context: Tensor) -> Any:
+        if torch.is_grad_enabled():
+            return project(layer, x, context)
+        if not (last and torch.equal(last[0], x) and torch.equal(last[1], context)):
+            last[:] = x, context, project(layer, x, context)
+        return last[2]
+
+    return projected
 
 
 def _keep(weights: Tensor, p: float, training: bool) -> Tensor:
@@ -85,7 +101,9 @@ class Naming:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         assert isinstance(subject.like, Reference)
-        self.right = subject.like
+        self.right = _with_steps(
+            subject.like, project=_once(subject.like.steps.project)
+        )
 
     @cached_property
     def uses(self) -> list[Use]:
@@ -232,11 +250,17 @@ class Naming:
     def _twins(self) -> list[tuple[str, int, Reference, dict[Use, float]]]:
         """The references with a bug: its name, its form, and what is known of each."""
         return [
-            (name, which, _with_steps(self.right, self.dropout, **steps), {})
+            (name, which, self._twin(**steps), {})
             for name, exhibit in KNOWN.items()
             if not exhibit.reach and exhibit.step != "drop"
             for which, steps in enumerate(_variants(exhibit, self.right.steps))
         ]
+
+    def _twin(self, **steps: Any) -> Reference:
+        # Layers are asked without their dropout.
+        twin = _with_steps(self.right, **{"drop": _keep, **steps})
+        twin.dropout = self.dropout
+        return twin
 
     def factor(self) -> tuple[float, float] | None:
         """Return what multiplies the scores, and what should, if only that differs."""
@@ -279,7 +303,8 @@ class Naming:
         for exhibit in KNOWN.values():
             if exhibit.reach:
                 steps = {exhibit.step: exhibit.function}
-                twin = _with_steps(self.right, 0.0, **steps)
+                twin = _with_steps(self.right, drop=_keep, **steps)
+                twin.dropout = 0.0
                 if _fails(_as_layer(self.subject, twin), failed):
                     found.append(exhibit)
         return found

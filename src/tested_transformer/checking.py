@@ -13,6 +13,7 @@ from attention_check import (
     Reference,
     Rotary,
     adapter,
+    allowed,
     assert_attention,
     assert_causal,
     check_attention,
@@ -23,6 +24,7 @@ from tested_transformer.attentions import (
     ChosenBlocks,
     DeltaAttention,
     DifferentialCore,
+    IndexerCore,
     LatentAttention,
     LinearAttention,
     recurrent_delta_rule,
@@ -80,6 +82,8 @@ def _of_heads(layer: MultiHeadAttention) -> dict[str, Any]:
     adapted = {"call": _masked, "like": like, "pieces": _pieces}
     if isinstance(core, DifferentialCore):
         return adapted | {"like": _differential(like)}
+    if isinstance(core, IndexerCore):
+        return adapted | {"like": _choosing_keys}
     if isinstance(getattr(core, "__self__", None), ChosenBlocks):
         adapted |= {"call": _causal, "like": _in_blocks, "causal": True}
         return adapted
@@ -117,6 +121,39 @@ def _differential(tables: Reference) -> Any:
         return layer.o_proj(merge_heads((1 - layer.core.first_share) * heads / size))
 
     return like
+
+
+def _choosing_keys(
+    layer: _Layer,
+    x: Tensor,
+    *,
+    causal: bool,
+    context: Tensor,
+    real: Tensor | None = None,
+) -> Tensor:
+    """Rank the keys by the indexer's scores, and let each query read the best."""
+    indexer, chosen = layer.core.indexer, layer.core.chosen
+    score = torch.zeros(len(x), x.shape[1], context.shape[1]).to(x)
+    k = indexer.k_norm(indexer.k_proj(context)).mT
+    weights = indexer.weight_proj(x) / (indexer.num_heads * indexer.head_dim) ** 0.5
+    for head, q in enumerate(indexer.q_proj(x).chunk(indexer.num_heads, dim=-1)):
+        score = score + weights[..., head, None] * (q @ k).clamp(min=0.0)
+    mask = allowed(x, causal=causal, real=real, context=context)[:, 0]
+    order = score.masked_fill(~mask, float("-inf"))
+    order = order.argsort(dim=-1, descending=True, stable=True)
+    mask = mask & (order.argsort(dim=-1) < chosen.keys_per_query)
+    q, k, v = (
+        split_heads(project(each), heads)
+        for project, each, heads in (
+            (layer.q_proj, x, layer.num_heads),
+            (layer.k_proj, context, layer.num_kv_heads),
+            (layer.v_proj, context, layer.num_kv_heads),
+        )
+    )
+    if layer.qk_norm:
+        q, k = (F.layer_norm(each, each.shape[-1:]) for each in (q, k))
+    heads, _ = attention_with_weights(q, k, v, mask=mask[:, None])
+    return layer.o_proj(merge_heads(heads))
 
 
 def _causal(layer: _Layer, x: Tensor) -> Tensor:

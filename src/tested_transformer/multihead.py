@@ -46,6 +46,7 @@ from tested_transformer.positions import POSITIONS, rotate
 __all__ = [
     "SOFTMAX",
     "Core",
+    "IndexedCore",
     "MultiHeadAttention",
     "ScoreOptions",
     "Softmax",
@@ -125,6 +126,43 @@ class Core(Protocol):
         ``x`` is the sequence that the queries come from.
         """
         ...
+
+
+class IndexedCore(nn.Module):
+    """Base class of cores with features of their own behind those of queries and keys.
+
+    The features of keys go into the cache with them.
+
+    Attributes:
+        index_width: How many features it adds to a key of each head.
+        index_loss: What training adds to the loss, set by each forward pass while
+            training.
+    """
+
+    index_width: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index_loss = torch.zeros((), device="cpu")
+
+    def add_index(
+        self,
+        q: Float[Tensor, "B H T d_k"],
+        k: Float[Tensor, "B H_kv S d_k"],
+        x: Float[Tensor, "B T D"],
+        context: Float[Tensor, "B S C"],
+        rotary: Float[Tensor, "2 *table T half"] | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return queries and keys with these features; a subclass says which.
+
+        Queries and keys are normalized and rotated, and ``x`` and ``context`` are the
+        sequences that they come from.
+        """
+        raise NotImplementedError
+
+    def __getstate__(self) -> dict[str, object]:
+        # The loss of the last pass holds its graph, which cannot be copied.
+        return {**self.__dict__, "index_loss": self.index_loss.detach()}
 
 
 # --8<-- [start:softmax]
@@ -364,7 +402,7 @@ class MultiHeadAttention(nn.Module):
         q = split_heads(self.q_proj(x), self.num_heads)
         k = split_heads(self.k_proj(context), self.num_kv_heads)
         v = split_heads(self.v_proj(context), self.num_kv_heads)
-        q, k, v = self._prepare(q, k, v, rotary, cache)
+        q, k, v = self._prepare(q, k, v, x, context, rotary, cache)
         # With a window, the cache returns the last keys; mask and bias are for all.
         dropped = cache.length - k.shape[2] if isinstance(cache, WindowCache) else 0
         heads, weights = self.core(
@@ -392,6 +430,8 @@ class MultiHeadAttention(nn.Module):
         q: Tensor,
         k: Tensor,
         v: Tensor,
+        x: Tensor,
+        context: Tensor,
         rotary: Tensor | None,
         cache: LayerCache | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -400,6 +440,7 @@ class MultiHeadAttention(nn.Module):
             q, k = self._normed(q, self.q_norm), self._normed(k, self.k_norm)
         if rotary is not None:
             q, k = rotate(q, rotary), rotate(k, rotary)
+        q, k = self._with_index(q, k, x, context, rotary)
         if cache is not None:
             k, v = cache.append(k, v)
         return q, k, v
@@ -413,6 +454,18 @@ class MultiHeadAttention(nn.Module):
 
     # --8<-- [end:prepare]
 
+    def _with_index(
+        self,
+        q: Tensor,
+        k: Tensor,
+        x: Tensor,
+        context: Tensor,
+        rotary: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        if isinstance(self.core, IndexedCore):
+            return self.core.add_index(q, k, x, context, rotary)
+        return q, k
+
     def new_cache(self, batch_size: int, max_length: int) -> DenseCache:
         """Return an empty cache for the keys and values of this layer.
 
@@ -420,9 +473,13 @@ class MultiHeadAttention(nn.Module):
             batch_size: How many sequences are read side by side.
             max_length: How many tokens it has room for.
         """
-        shape = batch_size, self.num_kv_heads, max_length, self.head_dim
-        like = numbers_of(self)
-        return DenseCache(like.new_zeros(shape), like.new_zeros(shape))
+        shape = batch_size, self.num_kv_heads, max_length
+        core, like = self.core, numbers_of(self)
+        index = core.index_width if isinstance(core, IndexedCore) else 0
+        return DenseCache(
+            like.new_zeros(*shape, self.head_dim + index),
+            like.new_zeros(*shape, self.head_dim),
+        )
 
     def _validate_sequences(
         self, x: Tensor, context: Tensor, rotary: Tensor | None

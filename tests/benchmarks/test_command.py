@@ -101,7 +101,7 @@ def test_a_misfit_is_seen() -> None:
 
 
 QUICK = (
-    *("blocks", "distances", "latent", "lengths", "names"),
+    *("blocks", "distances", "drafts", "indexer", "latent", "lengths", "names"),
     *("recall", "serving", "several", "softmaxes", "tiles"),
 )
 

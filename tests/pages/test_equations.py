@@ -36,6 +36,7 @@ from tested_transformer.attention import (
     attention_with_weights as attention,
     repeat_heads,
 )
+from tested_transformer.attentions import index_loss, index_scores
 from tested_transformer.cache import DenseCache, KVCache
 from tested_transformer.checkpoints import to_torch
 from tested_transformer.experts import MixtureOfExperts, count_parameters
@@ -99,8 +100,13 @@ Q, K, V = drawn(T, d_k), drawn(S, d_k), drawn(S, d_v)
 E, delta = Q @ K.T / d_k**0.5, torch.eye(S).double()
 A, M = softmax(E), masks.causal_mask(T, S).double()
 q, k, v, e, a, g = Q[0], K[0], V[:, 0], E[0], A[0], drawn(d_v)
+index_q, index_w = torch.stack([Q, Q.flip(0)]), E[:, 2:4]
+index_e = 3.0 * E.flip(1)  # scores of an indexer that knows little of E
 marked = torch.zeros(T, S, dtype=torch.bool)
 marked[[1, 1, 3, 4], [2, 5, 0, 6]] = True  # for three of the queries
+chain_config = gpt.GPTConfig(vocab_size=vocab, d_model=D, num_heads=H, num_layers=1)
+chained = made(decoding.ChainedGPT(gpt.GPT(chain_config), num_tokens=3))
+third_head, chain_text = chained.further[1], tensor([[3, 1, 4, 1, 5]])
 unit_q, unit_k, P = q / q.norm(), k / k.norm(), torch.eye(T).double()[[3, 0, 4, 1, 2]]
 
 # What a tile of three keys leaves; the four others are the next tile.
@@ -633,6 +639,29 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
             bar("Q"), bar("E") @ K / d_k**0.5),
         r"\bar K &= \bar E^\top Q / \sqrt{d_k}": lambda: (
             bar("K"), bar("E").T @ Q / d_k**0.5),
+    },
+    "chosen-keys": {
+        r"I_{ts} = \frac{1}{\sqrt{H_I \, d_I}} \sum_{h} w_{th}"
+        r" \operatorname{ReLU}(q_{th} \cdot k_s)": lambda: (
+            index_scores(index_q[None], K[None], index_w[None])[0],
+            table(lambda t, s: sum(
+                index_w[t, h] * (index_q[h, t] @ K[s]).clamp(min=0)
+                for h in range(2)) / (2 * d_k) ** 0.5, T, S)),
+        r"L_I = \operatorname{mean}_t \sum_s p_{ts}"
+        r" \ln \frac{p_{ts}}{\operatorname{softmax}(I_t)_s}": lambda: (
+            index_loss(index_e[None], A[None, None], torch.ones(1, T, S).bool()),
+            table(lambda t: (
+                A[t] * (A[t] / softmax(index_e[t])).log()).sum(), T).mean()),
+    },
+    "draft-trees": {
+        r"x_i = M_k \, [\, \mathrm{norm}(h^{k-1}_i) \, ;"
+        r" \, \mathrm{norm}(\mathrm{embedding}(t_{i+k})) \,]": lambda: (
+            through(third_head.block, lambda: chained(chain_text))[0][0, :3],
+            table(lambda i: third_head.projection.weight @ torch.cat([
+                through(third_head.feature_norm, lambda: chained(chain_text))[1][0, i],
+                third_head.token_norm(
+                    chained.gpt.token_embedding.weight[chain_text[0, i + 2]]),
+            ]), 3)),
     },
     "a-chapter-to-copy": {
         r"\text{distance}_t = \sum_s a_{ts} \, (t - s)": lambda: (

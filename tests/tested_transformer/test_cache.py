@@ -57,13 +57,13 @@ def test_a_reset_keeps_the_memory():
 
 
 def test_layers_of_unlike_kinds_go_back_together_or_not_at_all():
-    state = StateCache(torch.zeros(B, H, D_K, D_K))
+    state = StateCache(torch.zeros(B, H, D_K, D_K), lambda _, writes: writes[0])
     cache = KVCache([DenseCache(*torch.zeros(2, B, H, S, D_K)), state])
     assert (cache.rewindable, cache.earliest, cache.batch_size) == (False, 0, B)
     dense_layer = cache.layers[0]
     assert isinstance(dense_layer, DenseCache)
     dense_layer.append(torch.rand(B, H, 4, D_K), torch.rand(B, H, 4, D_K))
-    state.keep(torch.rand(B, H, D_K, D_K), 4)
+    state.keep(torch.rand(B, H, D_K, D_K), (torch.rand(B, H, 4, D_K),))
     assert cache.earliest == 4
     message = "holds 4 tokens; it cannot go back to 3: a StateCache can keep 4 or more"
     with pytest.raises(ValueError, match=message):
@@ -76,7 +76,8 @@ def test_layers_of_unlike_kinds_go_back_together_or_not_at_all():
 def test_a_cache_has_layers_and_some_take_dense_ones_only():
     with pytest.raises(ValueError, match=r"^layers is empty: "):
         KVCache([])
-    cache = KVCache([StateCache(torch.zeros(B, H, D_K, D_K))])
+    state = StateCache(torch.zeros(B, H, D_K, D_K), lambda _, writes: writes[0])
+    cache = KVCache([state])
     with pytest.raises(ValueError, match=re.escape("they have ['StateCache']")):
         dense_layers(cache)
 

@@ -1,5 +1,6 @@
 """The contract of an attention layer, asked of every implementation."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from tested_transformer.attentions import (
     ATTENTIONS,
     AdjustedSoftmax,
     ChosenBlocks,
+    ChosenKeys,
     DeltaRule,
     Differential,
     Latent,
@@ -40,6 +42,8 @@ LAYERS: dict[str, tuple[Attention, LayerSettings]] = {
     "gated heads": (AdjustedSoftmax(gate="heads"), replace(USUAL, qk_norm=True)),
     "differential": (Differential(), replace(GROUPED, qk_norm=True, layer=2)),
     "chosen blocks": (ChosenBlocks(block_size=3), replace(GROUPED, qk_norm=True)),
+    # Queries up to the 18th read all keys; the indexer's key is cut into uneven slices.
+    "chosen keys": (ChosenKeys(keys_per_query=18, index_dim=5), GROUPED),
     "latent": (Latent(latent_dim=7), USUAL),
     "linear": (LinearRecurrence(), USUAL),
     "gated linear": (LinearRecurrence(gated=True), USUAL),
@@ -123,7 +127,8 @@ def test_no_output_depends_on_a_later_position_or_another_sequence(name: str) ->
 @with_scores
 def test_with_its_weights_it_returns_the_same_outputs_and_gradients(name: str) -> None:
     layer, x = made(name), some(B, T, D).requires_grad_()
-    inputs, direction = [x, *layer.parameters()], some(T, B, D).transpose(0, 1)
+    learned = [p for n, p in layer.named_parameters() if "indexer" not in n]
+    inputs, direction = [x, *learned], some(T, B, D).transpose(0, 1)
     output = layer(x, causal=True, rotary=rotary_of(name))
     wanted = torch.autograd.grad(output, inputs, direction)
     again, weights = layer(x, causal=True, rotary=rotary_of(name), return_weights=True)
@@ -174,8 +179,10 @@ def test_padding_on_the_left_changes_nothing(name: str, fused: bool) -> None:
     real = torch.ones(B, T + 3, dtype=torch.bool)
     real[:, :3] = False
     positions = torch.arange(-3, T).clamp(min=0)
-    rotary = rotary_table(positions, D_K).double()
-    wanted = layer(x, causal=True, rotary=rotary_of(name))
+    rotary = rotary_of(name)
+    wanted = layer(x, causal=True, rotary=rotary)
+    if rotary is not None:
+        rotary = rotary_table(positions, D_K).double()
     output = layer(padded, mask=token_mask(real), causal=True, rotary=rotary)[:, 3:]
     torch.testing.assert_close(output, wanted, rtol=1e-10, atol=1e-11)
     one, other = (
@@ -198,7 +205,6 @@ def test_a_window_is_its_mask(name: str) -> None:
 def test_without_scores_it_refuses_what_acts_on_them(name: str) -> None:
     layer, x = made(name), some(B, T, D)
     for option, value in {
-        "mask": torch.ones(T, T, dtype=torch.bool),
         "window": 3,
         "score_bias": some(T, T),
         "rotary": rotary_table(torch.arange(T), D_K),
@@ -206,6 +212,10 @@ def test_without_scores_it_refuses_what_acts_on_them(name: str) -> None:
     }.items():
         with pytest.raises(ValueError, match=f"{option} is refused"):
             layer(x, causal=True, **{option: value})
+    for shape in ((T, T), (B, H, 1, T), (B, 1, T, T), (B, 1, 1, T + 1)):
+        message = f"mask must be ({B}, 1, 1, {T}), False for padding: a state hides"
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+            layer(x, causal=True, mask=torch.ones(shape, dtype=torch.bool))
     with pytest.raises(ValueError, match="causal=False is refused"):
         layer(x, causal=False)
 

@@ -16,13 +16,13 @@ from tested_transformer.attentions.states import (
     Effect,
     Stateful,
     StateLayer,
+    Writes,
     in_chunks,
     validate_stateful,
 )
 from tested_transformer.checks import validate_kinds, validate_shape, validate_sizes
 from tested_transformer.inspection import is_open
 from tested_transformer.interfaces import LayerSettings
-from tested_transformer.multihead import split_heads
 
 __all__ = [
     "DeltaAttention",
@@ -245,21 +245,31 @@ class DeltaAttention(StateLayer):
             width = num_heads * (self.head_dim if by_feature else 1)
             self.gate_proj = nn.Linear(d_model, width, device=device, dtype=dtype)
 
+    def gates(
+        self, x: Float[Tensor, "B T D"], like: Tensor
+    ) -> tuple[Float[Tensor, "B H T gates"], ...]:
+        """Return beta, and the logarithms of the gates if there are any."""
+        beta = self.gate(self.beta_proj, x, like).sigmoid()
+        if self.gate_proj is None:
+            return (beta,)
+        return beta, F.logsigmoid(self.gate(self.gate_proj, x, like)) / 16
+
     def mix(
         self,
         q: Float[Tensor, "B H T d_k"],
-        k: Float[Tensor, "B H T d_k"],
-        v: Float[Tensor, "B H T d_k"],
-        x: Float[Tensor, "B T D"],
+        writes: Writes,
         state: Float[Tensor, "B H d_k d_k"] | None,
     ) -> tuple[Float[Tensor, "B H T d_k"], _State]:
         """Write what the state lacks under each key."""
-        beta, log_decay = self.gates(self.beta_proj, x, q).sigmoid().mT, None
-        if self.gate_proj is not None:
-            log_decay = F.logsigmoid(self.gates(self.gate_proj, x, q)) / 16
-            log_decay = split_heads(log_decay, self.num_heads)
+        k, v, beta, *gates = writes
         return chunked_delta_rule(
-            q, k, v, beta, log_decay=log_decay, state=state, chunk_size=self.chunk_size
+            q,
+            k,
+            v,
+            beta.squeeze(-1),
+            log_decay=gates[0] if gates else None,
+            state=state,
+            chunk_size=self.chunk_size,
         )
 
 

@@ -13,6 +13,7 @@ from tested_transformer.attentions.states import (
     Effect,
     Stateful,
     StateLayer,
+    Writes,
     begin_with,
     in_chunks,
     validate_stateful,
@@ -20,7 +21,6 @@ from tested_transformer.attentions.states import (
 from tested_transformer.checks import validate_sizes
 from tested_transformer.inspection import is_open
 from tested_transformer.interfaces import LayerSettings
-from tested_transformer.multihead import split_heads
 
 __all__ = [
     "LinearAttention",
@@ -267,20 +267,24 @@ class LinearAttention(StateLayer):
         if gated:
             self.gate_proj = nn.Linear(d_model, width, device=device, dtype=dtype)
 
+    def gates(
+        self, x: Float[Tensor, "B T D"], like: Tensor
+    ) -> tuple[Float[Tensor, "B H T gates"], ...]:
+        """Return the logarithms of the gates, if there are any."""
+        if self.gate_proj is None:
+            return ()
+        # Divide by 16, so that gates start near 1 but can still close.
+        return (F.logsigmoid(self.gate(self.gate_proj, x, like)) / 16,)
+
     def mix(
         self,
         q: Float[Tensor, "B H T d_k"],
-        k: Float[Tensor, "B H T d_k"],
-        v: Float[Tensor, "B H T d_k"],
-        x: Float[Tensor, "B T D"],
+        writes: Writes,
         state: Float[Tensor, "B H d_k d_k"] | None,
     ) -> tuple[Float[Tensor, "B H T d_k"], _State]:
         """Add keys and values to the state, which decays if there are gates."""
-        log_decay = None
-        if self.gate_proj is not None:
-            # Divide by 16, so that gates start near 1 but can still close.
-            log_decay = F.logsigmoid(self.gates(self.gate_proj, x, q)) / 16
-            log_decay = split_heads(log_decay, self.num_heads)
+        k, v, *gates = writes
+        log_decay = gates[0] if gates else None
         return chunked_linear_attention(
             q, k, v, log_decay=log_decay, state=state, chunk_size=self.chunk_size
         )

@@ -10,6 +10,7 @@ from dataclasses import asdict, fields, replace
 from tested_transformer.attentions.chosen_blocks import ChosenBlocks
 from tested_transformer.attentions.delta import DeltaRule
 from tested_transformer.attentions.differential import Differential
+from tested_transformer.attentions.indexer import ChosenKeys
 from tested_transformer.attentions.latent import Latent
 from tested_transformer.attentions.linear import LinearRecurrence
 from tested_transformer.attentions.softmaxes import AdjustedSoftmax
@@ -32,6 +33,7 @@ ATTENTIONS: dict[str, Attention] = {
     "soft_capped": AdjustedSoftmax(soft_cap=50.0),  # Gemma 2's
     "sink": AdjustedSoftmax(learned_sink=True),
     "blocks": ChosenBlocks(),
+    "indexer": ChosenKeys(),
 }
 
 

@@ -5,6 +5,7 @@ it, and adds something. So chunks of tokens can be computed side by side, each f
 empty state, and a scan then finds the states between them.
 """
 
+import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from tested_transformer.checks import (
     validate_features,
     validate_heads,
     validate_kinds,
+    validate_mask,
     validate_shape,
     validate_sizes,
 )
@@ -132,35 +134,92 @@ def _before(
 # --8<-- [end:effect]
 
 
+Writes = tuple[Float[Tensor, "B H T _"], ...]
+"""What tokens write into a state: keys, values, and what gates them, if anything does.
+
+Zeros in all of them leave the state as it is."""
+
+
 class StateCache:
     """The state of a layer, which replaces keys and values and has a fixed size.
 
-    It goes back to no token before the last, whose states are gone.
+    A state does not tell what it was before the last token. With ``slack``, the cache
+    also keeps an older state and what tokens have written since then, to write the
+    first of them once more when the others are taken back.
 
     Args:
         state: Memory for the state; its initial content does not matter.
+        write: Returns the state after tokens, from the state before and what they
+            write.
     """
 
-    rewindable = False
+    slack = 0
+    """How many tokens of the longest text can be taken back, if no pass reads more."""
 
-    def __init__(self, state: Float[Tensor, "B H d_k d_v"]) -> None:
+    def __init__(
+        self,
+        state: Float[Tensor, "B H d_k d_v"],
+        write: Callable[[_State | None, Writes], _State],
+    ) -> None:
         self._state = state
-        self.length = 0
+        self._write = write
+        self.reset()
 
     @property
     def state(self) -> Float[Tensor, "B H d_k d_v"] | None:
         """The state after the last token; ``None`` before the first."""
         return self._state if self.length else None
 
-    def keep(self, state: Float[Tensor, "B H d_k d_v"], num_new: int) -> None:
-        """Store the state after ``num_new`` more tokens.
+    # --8<-- [start:rewind]
+    def keep(self, state: Float[Tensor, "B H d_k d_v"], writes: Writes) -> None:
+        """Store the state after more tokens, and what these wrote.
 
         Raises:
             ValueError: If the cache was made for a state of another shape.
         """
         validate_shape("state", state, (*self._state.shape,))
-        self._state = state
-        self.length += num_new
+        num_new, before = writes[0].shape[2], self.state
+        self._state, self.length = state, self.length + num_new
+        if num_new > self.slack:
+            self._older, self._recent, self.earliest = None, [], self.length
+            return
+        if not self._recent:
+            self._older = before
+        self._recent.append(writes)
+        if self.length - self.earliest > 2 * self.slack:
+            self._older = self._write(self._older, self._written(0, self.slack))
+            self._recent = [self._written(self.slack, self.length - self.earliest)]
+            self.earliest += self.slack
+
+    def rewind(self, length: int) -> None:
+        """Forget the tokens after the first ``length``.
+
+        Raises:
+            ValueError: If there are fewer tokens, or ``length`` is less than
+                ``earliest`` and not 0.
+        """
+        validate_rewind(self, length)
+        if length == 0:
+            self.reset()
+        elif length < self.length:
+            if length == self.earliest and self._older is not None:
+                self._recent, self._state = [], self._older
+            else:
+                self._recent = [self._written(0, length - self.earliest)]
+                self._state = self._write(self._older, self._recent[0])
+            self.length = length
+
+    # --8<-- [end:rewind]
+
+    def _written(self, start: int, end: int) -> Writes:
+        """Return what some of the recent tokens wrote."""
+        parts = zip(*self._recent, strict=True)
+        return (*(torch.cat(part, dim=2)[:, :, start:end].clone() for part in parts),)
+
+    @property
+    def rewindable(self) -> bool:
+        """Whether it was told to keep what it takes to go back."""
+        return self.slack > 0
 
     @property
     def batch_size(self) -> int:
@@ -169,26 +228,17 @@ class StateCache:
 
     @property
     def nbytes(self) -> int:
-        """The memory of the state, in bytes."""
-        return self._state.nbytes
-
-    @property
-    def earliest(self) -> int:
-        """The smallest length, other than 0, to go back to: what has been read."""
-        return self.length
-
-    def rewind(self, length: int) -> None:
-        """Forget all tokens, or none.
-
-        Raises:
-            ValueError: If ``length`` is neither 0 nor what has been read.
-        """
-        validate_rewind(self, length)
-        self.length = length
+        """The memory of the state, in bytes, and of what it takes to go back."""
+        older = () if self._older is None else (self._older,)
+        recent = itertools.chain.from_iterable(self._recent)
+        return sum(each.nbytes for each in (self._state, *older, *recent))
 
     def reset(self) -> None:
-        """Forget all tokens, but keep the memory."""
+        """Forget all tokens, but keep the memory of the state."""
         self.length, self._state = 0, self._state.detach()
+        self.earliest = 0  # the length of the oldest state that is kept
+        self._older: Tensor | None = None
+        self._recent: list[Writes] = []  # of the tokens after it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,13 +258,12 @@ class Stateful:
     has_scores: ClassVar[bool] = False
     keeps_heads: ClassVar[bool] = False
     weighs_by_head: ClassVar[bool] = False
-    reads_padding: ClassVar[bool] = False
+    reads_padding: ClassVar[bool] = True
 
 
 class OptionsOnScores(TypedDict, total=False):
     """What an ``AttentionLayer`` can be asked to do with its scores."""
 
-    mask: Bool[Tensor, "..."] | None
     window: int | None
     score_bias: Float[Tensor, "..."] | None
     rotary: Float[Tensor, "2 *table T half"] | None
@@ -277,6 +326,7 @@ class StateLayer(nn.Module):
         state: Float[Tensor, "B H d_k d_k"] | None = None,
         return_state: bool = False,
         causal: bool = True,
+        mask: Bool[Tensor, "..."] | None = None,
         cache: Cache | None = None,
         **on_scores: Unpack[OptionsOnScores],
     ) -> Float[Tensor, "B T D"] | tuple[Float[Tensor, "B T D"], _State]:
@@ -287,6 +337,8 @@ class StateLayer(nn.Module):
             state: The state after earlier tokens, as returned by a previous call.
             return_state: Also return the state after the last token.
             causal: Must be true: a state only holds the past.
+            mask: (B, 1, 1, S), False for padding, which changes no state. S is T; with
+                a cache, it counts the tokens before, too.
             cache: Start from the state in this cache of ``new_cache``, and store the
                 new state in it.
             on_scores: Must be ``None`` or false, since without scores there is nothing
@@ -308,6 +360,7 @@ class StateLayer(nn.Module):
                 )
         if cache is not None:
             state = _state_in(cache, state)
+        tokens = None if mask is None else _tokens_in(mask, x, cache)
         q, k, v = (
             split_heads(proj(x), self.num_heads)
             for proj in (self.q_proj, self.k_proj, self.v_proj)
@@ -317,9 +370,13 @@ class StateLayer(nn.Module):
         with _without_autocast(x.device):
             q, k, v = q.to(wide), k.to(wide), v.to(wide)
             q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
-            heads, state = self.mix(q, k, v, x, state)
+            writes = (k, v, *self.gates(x, q))
+            if tokens is not None:
+                real = tokens[:, None, :, None]
+                writes = (*(each.where(real, 0) for each in writes),)
+            heads, state = self.mix(q, writes, state)
         if isinstance(cache, StateCache):
-            cache.keep(state, x.shape[1])
+            cache.keep(state, writes)
         output = self.o_proj(merge_heads(self.norm(heads)))
         return (output, state) if return_state else output
 
@@ -333,31 +390,65 @@ class StateLayer(nn.Module):
         shape = batch_size, self.num_heads, self.head_dim, self.head_dim
         like = numbers_of(self)
         wide = torch.promote_types(like.dtype, torch.float32)
-        return StateCache(like.new_zeros(shape, dtype=wide))
+        return StateCache(like.new_zeros(shape, dtype=wide), self._write)
 
-    def gates(
+    def _write(self, state: _State | None, writes: Writes) -> _State:
+        """Return the state after tokens, which nobody reads on the way."""
+        with _without_autocast(writes[0].device):
+            return self.mix(writes[0], writes, state)[1]
+
+    def gate(
         self, projection: nn.Module, x: Float[Tensor, "B T D"], like: Tensor
-    ) -> Float[Tensor, "B T gates"]:
+    ) -> Float[Tensor, "B H T gates"]:
         """Project ``x`` in the projection's own type; return gates in that of ``like``.
 
         Autocast is off while states are computed, so ``x`` may have another type.
         """
-        return projection(x.to(numbers_of(projection).dtype)).to(like.dtype)
+        gates = projection(x.to(numbers_of(projection).dtype)).to(like.dtype)
+        return split_heads(gates, self.num_heads)
+
+    def gates(
+        self, x: Float[Tensor, "B T D"], like: Tensor
+    ) -> tuple[Float[Tensor, "B H T gates"], ...]:
+        """Return the gates of tokens, 0 for one that leaves the state as it is.
+
+        Args:
+            x: The sequence.
+            like: A tensor of their type.
+        """
+        raise NotImplementedError
 
     def mix(
         self,
         q: Float[Tensor, "B H T d_k"],
-        k: Float[Tensor, "B H T d_k"],
-        v: Float[Tensor, "B H T d_k"],
-        x: Float[Tensor, "B T D"],
+        writes: Writes,
         state: Float[Tensor, "B H d_k d_k"] | None,
     ) -> tuple[Float[Tensor, "B H T d_k"], _State]:
         """Let each head write and read its state; a subclass says how.
 
         Queries, keys, values and state come in float32 or wider, whatever the type of
         the parameters, and so do the results.
+
+        Args:
+            q: Queries.
+            writes: Keys, values and ``gates``.
+            state: The state before the first token; ``None`` for zeros.
         """
         raise NotImplementedError
+
+
+def _tokens_in(
+    mask: Tensor, x: Float[Tensor, "B T D"], cache: Cache | None
+) -> Bool[Tensor, "_ T"]:
+    """Return which of the new tokens are no padding."""
+    wanted = len(x), 1, 1, x.shape[1] + (0 if cache is None else cache.length)
+    if getattr(mask, "shape", wanted) not in (wanted, (1, *wanted[1:])):
+        raise ValueError(
+            f"mask must be {wanted}, False for padding: a state hides a token from all "
+            f"queries or from none; it is {tuple(mask.shape)}"
+        )
+    validate_mask(mask, torch.Size(wanted), x.device)
+    return mask[:, 0, 0, -x.shape[1] :]
 
 
 def _without_autocast(device: torch.device) -> AbstractContextManager[object]:

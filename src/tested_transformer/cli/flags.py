@@ -95,11 +95,12 @@ def _settings(hint: Any) -> dict[str, Any] | None:
     if origin in (tuple, Sequence):
         [kind], each_optional = _kinds(parts[0])
         metavars = [_METAVARS.get(part, "...") for part in parts[1:] or (...,)]
-        one = _converter(kind, each_optional)
-        if kind not in _METAVARS:
+        first = "yes|no" if kind is bool else _METAVARS.get(kind)
+        one = _converter(_switch if kind is bool else kind, each_optional)
+        if first is None:
             return None
         return {
-            "metavar": ",".join([_METAVARS[kind], *metavars]),
+            "metavar": ",".join([first, *metavars]),
             "type": _converter(one, optional, "one or many" if single else "many"),
         }
     if kind in _METAVARS and not single:
@@ -126,6 +127,12 @@ def _converter(
 
     convert.__name__ = kind.__name__  # argparse shows it
     return convert
+
+
+def _switch(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not yes or no")
+    return text == "yes"
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -184,8 +184,7 @@ class Generate:
                 "both on the same text"
             )
         small.make_room(max(length, source.model.config.max_seq_len))
-        with _advise(f"draft={self.draft!r} cannot draft: name another, or ngram"):
-            return ModelDrafter(small.model, probabilities=sampling.probabilities)
+        return ModelDrafter(small.model, probabilities=sampling.probabilities)
 
 
 @contextmanager

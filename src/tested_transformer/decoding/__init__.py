@@ -5,6 +5,7 @@ drafts that a model checks (speculative decoding), heads that predict several to
 once, and a server that answers many requests side by side.
 """
 
+from tested_transformer.decoding.chained import ChainDrafter, ChainedGPT, ChainedHead
 from tested_transformer.decoding.detokenizer import Detokenizer
 from tested_transformer.decoding.fast.decoder import Decoder
 from tested_transformer.decoding.fast.packing import PackingError
@@ -37,17 +38,24 @@ from tested_transformer.decoding.speculative import (
     Speculation,
     SpeculativeStep,
     TextReader,
+    TreeDrafter,
+    TreeReader,
     expected_tokens,
     left_over,
     speculate,
     stream_speculation,
+    tree_mask,
     verify,
+    verify_tree,
 )
 from tested_transformer.decoding.stopping import StopFilter
 from tested_transformer.decoding.traffic import Served, StepTime, serve
 
 __all__ = [
     "CachedReader",
+    "ChainDrafter",
+    "ChainedGPT",
+    "ChainedHead",
     "Decoder",
     "Detokenizer",
     "Draft",
@@ -69,6 +77,8 @@ __all__ = [
     "StepTime",
     "StopFilter",
     "TextReader",
+    "TreeDrafter",
+    "TreeReader",
     "WholeReader",
     "draw",
     "expected_tokens",
@@ -83,5 +93,7 @@ __all__ = [
     "speculate",
     "stream",
     "stream_speculation",
+    "tree_mask",
     "verify",
+    "verify_tree",
 ]

@@ -1,5 +1,8 @@
 """Multi-token prediction: heads that predict tokens further ahead, and use as drafter.
 
+They stand side by side, as those of Medusa (Cai et al., 2024) do, which are single
+layers. ``chained`` has heads that know the tokens before their own.
+
 Source of the whole: Gloeckle et al., 2024, "Better & Faster Large Language Models via
 Multi-token Prediction", section 2.
 """

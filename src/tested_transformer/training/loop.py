@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Integer
 from torch import Tensor
 
+from tested_transformer.attentions import ChosenKeys
 from tested_transformer.checks import validate_text
 from tested_transformer.data import batch_at
 from tested_transformer.gpt import GPT, GPTConfig
@@ -346,10 +347,12 @@ def _losses_of(
     model: GPT, logits: Tensor, targets: Tensor, recipe: Recipe
 ) -> tuple[Tensor, Tensor]:
     """Return the objective, and the text's loss, which is part of it."""
-    loss = next_token_loss(logits, targets)
-    if model.config.num_experts == 0:
-        return loss, loss
-    return loss + recipe.balance_weight * model.balance_loss(), loss
+    loss = objective = next_token_loss(logits, targets)
+    if model.config.num_experts:
+        objective = objective + recipe.balance_weight * model.balance_loss()
+    if isinstance(model.config.attention, ChosenKeys):
+        objective = objective + model.index_loss()
+    return objective, loss
 
 
 def validate_run(config: GPTConfig, recipe: Recipe, world: World) -> None:

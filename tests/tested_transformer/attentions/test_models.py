@@ -15,6 +15,7 @@ from tested_transformer.attentions import (
     ATTENTIONS,
     AdjustedSoftmax,
     ChosenBlocks,
+    ChosenKeys,
     DeltaAttention,
     DeltaRule,
     Differential,
@@ -65,6 +66,12 @@ MODELS: dict[str, dict[str, Any]] = {
     "soft_capped": {"attention": AdjustedSoftmax(soft_cap=1.5), "qk_norm": True},
     "sink": {"attention": AdjustedSoftmax(learned_sink=True), "windows": (3, None, 7)},
     "blocks": BLOCKS,
+    "indexer": {"attention": ChosenKeys(keys_per_query=5), "num_kv_heads": 2},
+    "indexer, rotary and windows": {
+        "attention": ChosenKeys(keys_per_query=3, index_heads=3, index_dim=5),
+        "positions": "rotary",
+        "windows": (7, None, 11),
+    },
     "latent, windows": {"attention": Latent(), "positions": "rotary", "windows": 5},
     "delta and ALiBi": {
         "attention": DeltaRule(),
@@ -114,6 +121,7 @@ def test_each_name_makes_the_layer_of_its_chapter() -> None:
         "soft_capped": (MultiHeadAttention, AdjustedSoftmax(soft_cap=50.0)),
         "sink": (MultiHeadAttention, AdjustedSoftmax(learned_sink=True)),
         "blocks": (MultiHeadAttention, ChosenBlocks(block_size=16, num_chosen=3)),
+        "indexer": (MultiHeadAttention, ChosenKeys(keys_per_query=16, index_heads=2)),
     }
     assert [*kinds] == [*ATTENTIONS]
     for name, (kind, attention) in kinds.items():
@@ -130,6 +138,7 @@ def test_a_name_and_settings_make_what_they_were_taken_from() -> None:
         AdjustedSoftmax(soft_cap=5.0, learned_sink=True, gate="heads"),
         Latent(latent_dim=3),
         ChosenBlocks(num_chosen=1),
+        ChosenKeys(index_dim=3, dense=True),
     ):
         assert attention_named(*name_of(attention)) == attention
     assert name_of(AdjustedSoftmax(soft_cap=5.0))[0] == "soft_capped"
@@ -176,7 +185,7 @@ def test_differential_layers_begin_with_the_shares_of_their_depth() -> None:
 
 
 # Forms with a loop of their own.
-LOOPS = ["linear", "gated_delta", "blocks"]
+LOOPS = ["linear", "gated_delta", "blocks", "indexer"]
 LONG = 37  # more than one chunk of linear attention
 
 
@@ -199,7 +208,8 @@ def test_one_program_is_for_every_length(name: str) -> None:
 
 
 def test_gradients_reach_all_parameters(model: GPT) -> None:
-    model.train()(some_tokens()).logsumexp(dim=-1).sum().backward()
+    loss = model.train()(some_tokens()).logsumexp(dim=-1).sum()
+    (loss + model.index_loss()).backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.abs().sum() > 0, name
@@ -257,12 +267,6 @@ def test_a_state_takes_the_same_room_at_any_length() -> None:
 def test_drafts_are_checked_by_what_can_go_back(model: GPT) -> None:
     drafter, greedy = NgramDrafter(V), Sampling(temperature=0.0)
     prompt, how = [1, 2, 3, 1, 2], {"max_new_tokens": 9}
-    if not model.config.attention.has_scores:
-        with pytest.raises(
-            ValueError, match="cannot go back: a layer keeps only the last state"
-        ):
-            speculate(model, prompt, drafter, **how)
-        return
     found = speculate(model, prompt, drafter, probabilities=greedy.probabilities, **how)
     assert found.tokens == generate(model, [prompt], sampling=greedy, **how)[0]
 
@@ -286,10 +290,16 @@ def test_the_packed_decoder_says_which_attention_it_does_not_know(model: GPT) ->
         Decoder(model)
 
 
-@pytest.mark.parametrize("attention", ["delta", "blocks"])
-def test_what_cannot_be_masked_is_not_served(attention: str) -> None:
+@pytest.mark.parametrize(
+    ("attention", "message"),
+    [
+        ("blocks", "of model cannot mask the padding of a shorter request"),
+        ("delta", "every layer must keep keys and values in a DenseCache"),
+    ],
+)
+def test_what_has_no_pages_is_not_served(attention: str, message: str) -> None:
     model = GPT(replace(SMALL, attention=ATTENTIONS[attention]))
-    with pytest.raises(ValueError, match="of model cannot mask the padding of a shor"):
+    with pytest.raises(ValueError, match=message):
         Server(model, num_pages=2, page_size=4)
 
 
@@ -365,7 +375,7 @@ def test_it_trains_under_autocast_without_a_warning(name: str) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         rounded = model(tokens)
     assert (rounded.float() - exact).norm() < 0.05 * exact.norm()
-    rounded.float().logsumexp(dim=-1).mean().backward()
+    (rounded.float().logsumexp(dim=-1).mean() + model.index_loss()).backward()
     assert all(p.grad.isfinite().all() for p in model.parameters())
 
 
@@ -411,7 +421,7 @@ def test_it_is_made_and_run_without_numbers(name: str, where: str) -> None:
         model = GPT(config)
         tokens = torch.zeros(B, LONGEST, dtype=torch.long)
         logits = model(tokens)
-        logits.sum().backward()
+        (logits.sum() + model.index_loss()).backward()
         with torch.no_grad():
             cache = model.new_cache(B)
             model(tokens[:, :7], cache=cache)

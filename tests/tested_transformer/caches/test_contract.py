@@ -133,9 +133,20 @@ def paged(_: int) -> PagedCache:
     return PagedCache(pool)
 
 
-def states(batch_size: int) -> KVCache:
-    shape = batch_size, H, D_K, D_V
-    return KVCache([StateCache(torch.full(shape, torch.nan)) for _ in range(LAYERS)])
+def states(slack: int) -> Callable[[int], KVCache]:
+    def new(batch_size: int) -> KVCache:
+        memory = torch.full((batch_size, H, D_K, D_V), torch.nan)
+        layers = [StateCache(memory.clone(), written) for _ in range(LAYERS)]
+        for layer in layers:
+            layer.slack = slack
+        return KVCache(layers)
+
+    return new
+
+
+def written(state: Tensor | None, pair: Pair) -> Tensor:
+    new, _ = sum_of_products(*pair)
+    return new if state is None else state + new
 
 
 def sum_of_products(k: Tensor, v: Tensor) -> Pair:
@@ -153,11 +164,16 @@ CASES = {
     "int4": quantized(4),
     "paged": Case(paged, batch_size=1),
     "state": Case(
-        states, sum_of_products, lambda length: length, rewindable=False, capacity=None
+        states(0),
+        sum_of_products,
+        lambda length: length,
+        rewindable=False,
+        capacity=None,
     ),
+    "state, with slack": Case(states(S), sum_of_products, capacity=None),
 }
 each_cache = pytest.mark.parametrize("case", CASES.values(), ids=[*CASES])
-WITH_KEYS = [name for name in CASES if name != "state"]
+WITH_KEYS = [name for name in CASES if "state" not in name]
 with_keys = pytest.mark.parametrize(
     "case", [CASES[name] for name in WITH_KEYS], ids=WITH_KEYS
 )
@@ -172,8 +188,7 @@ def add(layer: Cache, k: Tensor, v: Tensor) -> Pair:
     if isinstance(layer, LayerCache):
         return layer.append(k, v)
     assert isinstance(layer, StateCache)
-    new, _ = sum_of_products(k, v)
-    layer.keep(new if layer.state is None else layer.state + new, k.shape[2])
+    layer.keep(written(layer.state, (k, v)), (k, v))
     assert layer.state is not None
     return layer.state, layer.state
 
@@ -363,10 +378,12 @@ def test_another_batch_size_is_refused(case: Case) -> None:
     k, v = case.text(2)
     larger = torch.cat([k, k[:1]]), torch.cat([v, v[:1]])
     message = f"the cache was made for batch_size={size}; the keys have {size + 1}"
-    if case is CASES["state"]:
+    if not isinstance(case.empty().layers[0], LayerCache):
         message = rf"state must be \({size}, 3, 6, 10\); it is \({size + 1}, 3, 6, 10\)"
+        state, cache = written(None, larger), case.empty().layers[0]
+        assert isinstance(cache, StateCache)
         with pytest.raises(ValueError, match=message):
-            StateCache(torch.zeros(size, 3, 6, 10)).keep(sum_of_products(*larger)[0], 2)
+            cache.keep(state, larger)
         return
     refused(case.empty(), case.text(3), f"^{message}$", larger, case)
     if case is not CASES["int8"] and case is not CASES["int4"]:

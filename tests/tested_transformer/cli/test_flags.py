@@ -27,6 +27,7 @@ class Settings:
         pair: Two.
         row: Some, or none.
         many: One or some.
+        switches: Yes or no, for each.
         on: Whether it is.
         kind: Which.
     """
@@ -38,6 +39,7 @@ class Settings:
     pair: tuple[float, float] = (0.5, 2.0)
     row: tuple[int | None, ...] | None = None
     many: Sequence[int | None] | int | None = None
+    switches: Sequence[bool] | None = None
     on: bool = False
     kind: Literal["a", "b"] = "a"
     unknown: dict[str, int] | None = None
@@ -55,7 +57,7 @@ def test_what_was_typed_is_told_from_what_was_not(
 ) -> None:
     assert given(parser.parse_args([]), Settings) == {}
     words = "--d-model 3 --rate none --some x --some y --pair 1,3 --no-on --kind b"
-    words += " --row 5,none --many 3,none"
+    words += " --row 5,none --many 3,none --switches yes,no"
     typed = given(parser.parse_args(words.split()), Settings)
     assert typed == {
         "d_model": 3,
@@ -64,6 +66,7 @@ def test_what_was_typed_is_told_from_what_was_not(
         "pair": (1.0, 3.0),
         "row": (5, None),
         "many": (3, None),
+        "switches": (True, False),
         "on": False,
         "kind": "b",
     }
@@ -85,6 +88,7 @@ def test_help_is_the_docstring_and_the_defaults(
         "--word NAME One of one, two (one)",
         "--pair X,X Two (0.5,2)",
         "--row N,... Some, or none",
+        "--switches yes|no,... Yes or no, for each",
         "--on, --no-on Whether it is (no or yes)",
         "--kind {a,b} Which (a)",
     ):
@@ -99,6 +103,7 @@ def test_what_cannot_be_read_is_refused(
         ("--d-model none", "--d-model: invalid int value: 'none'"),
         ("--rate many", "--rate: invalid float value: 'many'"),
         ("--pair 1;3", "--pair: invalid float value: '1;3'"),
+        ("--switches yes,maybe", "--switches: 'maybe' is not yes or no"),
         ("--kind c", "--kind: invalid choice: 'c'"),
     ):
         with pytest.raises(SystemExit):
@@ -113,13 +118,13 @@ def test_numbers_that_are_too_small_are_named() -> None:
 
 
 def test_every_setting_of_a_model_and_a_recipe_has_a_flag() -> None:
-    """All but those known from the text, what pruning leaves, and switches by layer."""
+    """All but those known from the text, and what pruning leaves."""
     shown = make_parser()._subparsers._group_actions[0].choices["train"].format_help()
     shown = f" {shown}".replace(",", " ")
     names = [each.name for source in (GPTConfig, Recipe) for each in fields(source)]
     flags = {"--" + name.replace("_", "-") for name in names}
     without = {flag for flag in flags if f"  {flag} " not in shown}
-    assert without == {"--kept-heads", "--rotary-layers"}
+    assert without == {"--kept-heads"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

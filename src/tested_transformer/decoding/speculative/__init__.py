@@ -21,10 +21,16 @@ from tested_transformer.decoding.speculative.speculation import (
     stream_speculation,
 )
 from tested_transformer.decoding.speculative.text_reader import TextReader
+from tested_transformer.decoding.speculative.trees import (
+    TreeDrafter,
+    TreeReader,
+    tree_mask,
+)
 from tested_transformer.decoding.speculative.verification import (
     expected_tokens,
     left_over,
     verify,
+    verify_tree,
 )
 
 __all__ = [
@@ -35,9 +41,13 @@ __all__ = [
     "Speculation",
     "SpeculativeStep",
     "TextReader",
+    "TreeDrafter",
+    "TreeReader",
     "expected_tokens",
     "left_over",
     "speculate",
     "stream_speculation",
+    "tree_mask",
     "verify",
+    "verify_tree",
 ]

@@ -25,10 +25,13 @@ class Draft:
     Args:
         tokens: The k tokens.
         probabilities: A row for each of them.
+        parents: In a tree, the token that each follows: an earlier one, or -1 for the
+            end of the text. By default each follows the one before it.
     """
 
     tokens: list[int]
     probabilities: Float[Tensor, "k V"]
+    parents: list[int] | None = None
 
 
 class Drafter(ABC):

@@ -10,7 +10,7 @@ from tested_transformer.decoding.prompts import (
 )
 from tested_transformer.decoding.sampling import Probabilities, RandomSource, softmax
 from tested_transformer.decoding.speculative.drafters import Drafter
-from tested_transformer.decoding.speculative.verification import verify
+from tested_transformer.decoding.speculative.verification import verify, verify_tree
 from tested_transformer.gpt import GPT
 
 __all__ = ["Speculation", "SpeculativeStep", "speculate", "stream_speculation"]
@@ -39,7 +39,8 @@ class Speculation:
     def acceptance(self) -> float:
         """The share of the verified drafted tokens that were accepted.
 
-        The tokens of a draft after a rejected one are not verified.
+        The tokens of a draft after a rejected one are not verified. This is for drafts
+        without branches: a tree has several tokens for one place.
         """
         pairs = zip(self.drafted, self.accepted, strict=True)
         verified = sum(min(drafted, accepted + 1) for drafted, accepted in pairs)
@@ -76,7 +77,8 @@ def speculate(
         prompt: Token ids, at least one.
         drafter: The drafter that guesses tokens.
         max_new_tokens: How many tokens to write.
-        num_drafted: k, how many tokens are drafted for each pass; 0 for none.
+        num_drafted: k, how many tokens are drafted for each pass; 0 for none. For a
+            tree, how many levels it has at most.
         probabilities: From the model's logits to the probabilities it draws from, such
             as ``decoding.Sampling(...).probabilities``; softmax by default.
         rng: Makes the random decisions; ``RandomSource()`` by default.
@@ -134,9 +136,13 @@ def stream_speculation(
         text = [*start]
         while len(text) < end:
             draft = drafter.draft(text, min(num_drafted, end - len(text) - 1), source)
-            logits = reader.read([*text, *draft.tokens], len(draft.tokens) + 1)
-            target = probabilities(logits).cpu()
-            new = verify(draft.tokens, draft.probabilities, target, source)
+            logits = reader.read_draft(text, draft.tokens, draft.parents)
+            rows = draft.probabilities, probabilities(logits).cpu(), source
+            new = (
+                verify(draft.tokens, *rows)
+                if draft.parents is None
+                else verify_tree(draft.tokens, draft.parents, *rows)
+            )
             text += new
             yield SpeculativeStep(new, len(draft.tokens))
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from tested_transformer.checks import validate_between
 from tested_transformer.decoding.sampling import RandomSource
 
-__all__ = ["expected_tokens", "left_over", "verify"]
+__all__ = ["expected_tokens", "left_over", "verify", "verify_tree"]
 
 
 # --8<-- [start:verify]
@@ -50,6 +50,47 @@ def left_over(p: Float[Tensor, "V"], q: Float[Tensor, "V"]) -> Float[Tensor, "V"
 
 
 # --8<-- [end:verify]
+
+
+# --8<-- [start:verify-tree]
+def verify_tree(
+    drafted: Sequence[int],
+    parents: Sequence[int],
+    draft: Float[Tensor, "N V"],
+    target: Float[Tensor, "N_and_1 V"],
+    rng: RandomSource,
+) -> list[int]:
+    """Return the accepted tokens along one path of a tree, and one more.
+
+    Children are tried in turn. After each that is rejected, what is left of the target
+    takes the target's place. So the returned tokens follow the target's distribution.
+
+    Args:
+        drafted: The N drafted tokens.
+        parents: The parent of each: an earlier one, or -1 for the end of the text.
+        draft: The probabilities that each was drawn from, given those before it.
+        target: The target's probabilities after the text, and after each drafted token.
+        rng: Makes the random decisions.
+
+    Raises:
+        ValueError: If the numbers of tokens do not fit.
+
+    Source: Miao et al., 2023, "SpecInfer", on multi-step speculative sampling.
+    """
+    _validate_rows(drafted, draft, target)
+    kept, node, p = list[int](), -1, target[0]
+    for child, parent in enumerate(parents):
+        if parent != node:
+            continue
+        token, q = drafted[child], draft[child]
+        if rng.accepts(float(p[token]) / float(q[token])):
+            kept, node, p = [*kept, token], child, target[child + 1]
+        else:
+            p = left_over(p, q)
+    return [*kept, rng.draw(p)]
+
+
+# --8<-- [end:verify-tree]
 
 
 def _validate_rows(drafted: Sequence[int], draft: Tensor, target: Tensor) -> None:

@@ -1,19 +1,17 @@
 """Reading a text whose end is taken back, against reading it from the start."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 
 from tested_transformer.attentions import DeltaRule
 from tested_transformer.decoding import TextReader
-from tested_transformer.gpt import GPT
 
 KINDS = [
     {},
     {"positions": "rotary", "num_kv_heads": 1, "qk_norm": True},
     {"positions": "alibi", "smear": True},
     {"windows": 5},
+    {"attention": DeltaRule(gated=True)},
 ]
 
 
@@ -36,8 +34,3 @@ def test_a_reader_reads_only_what_is_new(make):
     for text in ([3, 1, 4], [3, 1, 4, 1, 5], [3, 1, 4, 2]):
         reader.read(text, 1)
     assert seen == [3, 2, 1]
-
-
-def test_a_model_with_a_state_is_refused(make: Callable[..., GPT]):
-    with pytest.raises(ValueError, match="cannot go back: a layer keeps only the last"):
-        TextReader(make(attention=DeltaRule()))

@@ -1,0 +1,160 @@
+"""Draft trees: one pass against each path alone, the cache, and the texts written."""
+
+import math
+from itertools import product
+
+import pytest
+import torch
+
+from tested_transformer.attentions import ChosenBlocks, ChosenKeys, DeltaRule, Latent
+from tested_transformer.decoding import (
+    ModelDrafter,
+    RandomSource,
+    Sampling,
+    TreeDrafter,
+    TreeReader,
+    generate,
+    speculate,
+    tree_mask,
+)
+from transformer_book.outcomes import every_outcome
+
+KINDS = [
+    {},
+    {"positions": "sinusoidal"},
+    {"positions": "rotary", "num_kv_heads": 1, "qk_norm": True},
+    {"attention": Latent(latent_dim=7), "positions": "rotary"},
+    {"attention": ChosenKeys(keys_per_query=3), "positions": "rotary"},
+]
+TEXT, NODES, PARENTS = [3, 1, 4, 1, 5], [9, 2, 6, 5, 2, 5, 8], [-1, -1, 0, 1, 1, 3, 0]
+
+
+def path_to(node):
+    return [] if node < 0 else [*path_to(PARENTS[node]), NODES[node]]
+
+
+def test_a_node_sees_its_ancestors_and_itself():
+    mask = tree_mask(PARENTS)
+    seen = [{0}, {1}, {0, 2}, {1, 3}, {1, 4}, {1, 3, 5}, {0, 6}]
+    assert [{*row.nonzero().flatten().tolist()} for row in mask] == seen
+    with pytest.raises(ValueError, match=r"parents\[1\]=1 must lie between -1 and 0"):
+        tree_mask([-1, 1])
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_one_pass_gives_the_logits_of_each_path_read_alone(kind, make):
+    model = make(**kind)
+    for before in (0, 3, 4):
+        reader = TreeReader(model)
+        if before:
+            reader.read(TEXT[:before], 1)
+        logits = reader.read_draft(TEXT, NODES, PARENTS)
+        assert logits.shape == (8, 11)
+        for node in range(-1, 7):
+            with torch.no_grad():
+                alone = model(torch.tensor([[*TEXT, *path_to(node)]]))[0, -1]
+            torch.testing.assert_close(logits[node + 1], alone)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("node", [-1, 2, 4, 5])
+def test_the_cache_keeps_the_path_alone(kind, node, make):
+    model = make(**kind)
+    reader, plain, seen = TreeReader(model), model.new_cache(), []
+    reader.read_draft(TEXT, NODES, PARENTS)
+    model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].tolist()))
+    text = [*TEXT, *path_to(node), 7]
+    logits = reader.read_draft(text, [], [])
+    assert seen == [[[7]]]
+    with torch.no_grad():
+        expected = model(torch.tensor([text]), cache=plain)[0, -1:]
+    torch.testing.assert_close(logits, expected)
+    assert reader.cache.length == len(text)
+    for layer, other in zip(reader.cache.layers, plain.layers, strict=True):
+        for name in ("keys", "values"):
+            ours, theirs = (getattr(each, name) for each in (layer, other))
+            torch.testing.assert_close(
+                ours[:, :, : len(text)], theirs[:, :, : len(text)]
+            )
+    # And any other text is read as from its start.
+    for other in ([*TEXT, 6, 6], TEXT[:2], [8, *text]):
+        with torch.no_grad():
+            expected = model(torch.tensor([other]))[0, -1:]
+        torch.testing.assert_close(reader.read_draft(other, [], []), expected)
+
+
+@pytest.mark.parametrize("branches", [(2,), (2, 2), (3, 1)])
+def test_every_text_has_the_targets_probability(branches, make):
+    model, prompt, length, size = make(vocab_size=3), [1, 0, 1], 3, 3
+    drafters = [
+        TreeDrafter(make(1, vocab_size=3), branches, likeliest=likeliest)
+        for likeliest in (False, True)
+    ]
+    for drafter in drafters:
+
+        def run(rng, drafter=drafter):
+            how = {"max_new_tokens": length, "rng": rng}
+            return (*speculate(model, prompt, drafter, **how).tokens,)
+
+        written = every_outcome(run)
+        for text in product(range(size), repeat=length):
+            with torch.no_grad():
+                rows = model(torch.tensor([[*prompt, *text]]))[0, 2:-1].softmax(dim=-1)
+            expected = math.prod(rows[i, t].item() for i, t in enumerate(text))
+            assert written.get(text, 0.0) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_greedily_it_writes_what_generate_writes(kind, make):
+    model, greedy = make(**kind), Sampling(temperature=0.0)
+    prompt = [3, 1, 4, 1, 5, 3, 1]
+    (expected,) = generate(model, [prompt], max_new_tokens=17, sampling=greedy)
+    alike, passes = make(sharp=0.9, **kind), []
+    for likeliest in (False, True):
+        drafter = TreeDrafter(alike, (3, 2, 1), likeliest=likeliest)
+        written = speculate(
+            model,
+            prompt,
+            drafter,
+            max_new_tokens=17,
+            probabilities=greedy.probabilities,
+            rng=RandomSource(0),
+        )
+        assert written.tokens == expected
+        assert max(written.drafted) == 3 + 6 + 6
+        # No more fit into a context of 24 tokens, nor levels than tokens wanted.
+        assert written.drafted[-1] < 15
+        passes.append(len(written.accepted))
+    assert max(passes) < 17
+
+
+def test_a_chain_is_what_the_small_model_alone_drafts(make):
+    model, small = make(), make(1)
+    texts = [
+        speculate(model, [3, 1], drafter, max_new_tokens=20, rng=RandomSource(4))
+        for drafter in (ModelDrafter(small), TreeDrafter(small, (1, 1, 1, 1)))
+    ]
+    assert texts[0] == texts[1]
+
+
+def test_a_certain_drafter_has_one_child(make):
+    model, greedy = make(), Sampling(temperature=0.0)
+    drafter = TreeDrafter(model, (3, 2), probabilities=greedy.probabilities)
+    assert drafter.draft([3, 1], 2, RandomSource(0)).parents == [-1, 0]
+    assert drafter.draft([3, 1], 0, RandomSource(0)).tokens == []
+
+
+def test_what_does_not_fit_is_refused(make, as_a_caller):
+    for kind, name in (
+        ({"windows": 5}, "windows"),
+        ({"positions": "alibi"}, "positions='alibi'"),
+        ({"smear": True}, "smear=True"),
+        ({"attention": ChosenBlocks(), "positions": "none"}, "attention=ChosenBlocks"),
+        ({"attention": DeltaRule(), "softmax_every": 2}, "attention=DeltaRule"),
+    ):
+        with pytest.raises(ValueError, match=f"^the model has {name}"):
+            speculate(make(**kind), [1], TreeDrafter(make(), (2,)), max_new_tokens=2)
+    with pytest.raises(ValueError, match=r"^branches\[1\]=0 must be positive"):
+        TreeDrafter(make(), (2, 0))
+    with pytest.raises(ValueError, match="must be a TreeReader; it is a TextReader"):
+        ModelDrafter(make()).reader(make()).read_draft([1], [2], [-1])

@@ -1,0 +1,171 @@
+"""Heads in a chain: what each computes, what it may know, and drafts from them."""
+
+from itertools import product
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tested_transformer.decoding import (
+    ChainDrafter,
+    ChainedGPT,
+    RandomSource,
+    Sampling,
+    generate,
+    multi_token_loss,
+    speculate,
+)
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.positions import alibi_bias, rotary_table
+from transformer_book.outcomes import every_outcome
+
+N, B, T, V, D = 4, 2, 7, 11, 12
+
+
+def make(num_tokens=N, *, vocab_size=V, shared=False, **changes) -> ChainedGPT:
+    torch.manual_seed(0)
+    sizes = {"d_model": D, "num_heads": 2, "num_layers": 3, "max_seq_len": 24}
+    config = GPTConfig(vocab_size=vocab_size, **{**sizes, **changes})
+    gpt = GPT(config).double()
+    model = ChainedGPT(gpt, num_tokens=num_tokens, shared=shared).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    return model
+
+
+KINDS = [
+    {},
+    {"positions": "rotary", "num_kv_heads": 1, "norm": "rms"},
+    {"positions": "alibi", "smear": True, "shared": True},
+    {"windows": (5, 4, 3), "tie_head": False},
+]
+
+
+@torch.no_grad()
+def by_hand(model, tokens):
+    """Position by position, as in section 2.2 of the report."""
+    gpt, seen = model.gpt, []
+    with gpt.norm.register_forward_pre_hook(lambda _, inputs: seen.extend(inputs)):
+        guesses, (x,) = [gpt(tokens)], seen
+    for k, head in enumerate(model.further, 1):
+        length, options = tokens.shape[1] - k, {}
+        if gpt.config.positions == "rotary":
+            options["rotary"] = rotary_table(torch.arange(length), 6).double()
+        if gpt.config.positions == "alibi":
+            options["score_bias"] = alibi_bias(gpt.slopes, length, length)
+        pairs = [
+            torch.cat([head.feature_norm(x[:, i]), head.token_norm(embedded)], dim=-1)
+            for i in range(length)
+            for embedded in [gpt.token_embedding(tokens[:, i + k])]
+        ]
+        x = head.block(torch.stack(pairs, 1) @ head.projection.weight.T, **options)
+        guesses.append(gpt.norm(x) @ gpt.token_embedding.weight.T)
+    return guesses
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary", "alibi"])
+def test_each_head_computes_what_the_report_says(positions):
+    model, tokens = make(positions=positions), torch.randint(V, (B, T))
+    logits = model(tokens)
+    assert logits.shape == (N, B, T, V)
+    for ahead, expected in enumerate(by_hand(model, tokens)):
+        torch.testing.assert_close(
+            logits[ahead, :, : T - ahead], expected[:, : T - ahead]
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_head_reads_the_token_before_its_own_and_none_that_follow(kind):
+    model, tokens = make(**kind), torch.randint(V, (B, T))
+    logits = model(tokens)
+    torch.testing.assert_close(logits[0], model.gpt(tokens))
+    for at in range(1, T):
+        changed = tokens.clone()
+        changed[:, at] = (changed[:, at] + 1) % V
+        differs = (model(changed) != logits).any(-1).any(1)
+        for ahead in range(N):
+            first = at - ahead  # the first position to know the token
+            assert not differs[ahead, : max(first, 0)].any()
+            if first >= 0:
+                assert differs[ahead, first]
+
+
+def test_one_head_may_be_used_again_and_again():
+    assert len(make(shared=True).further) == 1
+    assert len(make(1, shared=True).further) == len(make(1).further) == 0
+    model = make(shared=True)
+    plain = make()
+    for head in plain.further:
+        head.load_state_dict(model.further[0].state_dict())
+    plain.gpt.load_state_dict(model.gpt.state_dict())
+    tokens = torch.randint(V, (B, T))
+    torch.testing.assert_close(model(tokens), plain(tokens))
+
+
+def test_a_gradient_reaches_every_head_from_the_loss_of_its_own_token():
+    model, tokens = make(), torch.randint(V, (B, T + 1))
+    losses = multi_token_loss(model(tokens[:, :-1]), tokens[:, 1:])
+    guesses = by_hand(model, tokens[:, :-1])
+    for ahead, logits in enumerate(guesses):
+        expected = F.cross_entropy(
+            logits.flatten(0, 1), tokens[:, 1 + ahead :].flatten()
+        )
+        torch.testing.assert_close(losses[ahead], expected)
+    losses.sum().backward()
+    for name, parameter in model.named_parameters():
+        if not name.endswith("k_proj.bias"):
+            assert parameter.grad.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_draft_is_drawn_from_what_the_heads_say_of_the_text_with_it(kind):
+    model = make(**kind)
+    drafter = ChainDrafter(model)
+    reader = drafter.reader(model.gpt)
+    prompt = [3, 1, 4, 1]
+    assert drafter.draft([6], 2, RandomSource(0)).tokens == []
+    assert drafter.draft([*prompt, 6], 2, RandomSource(0)).tokens == []
+    for drafted, kept in (([], 0), ([5, 9], 0), ([5, 9], 1), ([5, 9], 2)):
+        reader.read([*prompt, *drafted], len(drafted) + 1)
+        text = [*prompt, *drafted[:kept], 6]
+        draft = drafter.draft(text, 9, RandomSource(0))
+        assert len(draft.tokens) == N - 1
+        with torch.no_grad():
+            logits = model(torch.tensor([[*text, *draft.tokens]]))[:, 0]
+        rows = [logits[k, len(text) - 2] for k in range(1, N)]
+        torch.testing.assert_close(draft.probabilities, torch.stack(rows).softmax(-1))
+
+
+@pytest.mark.parametrize("kind", KINDS[2:], ids=str)
+def test_greedily_it_writes_what_generate_writes(kind):
+    model, greedy = make(**kind), Sampling(temperature=0.0)
+    (expected,) = generate(model.gpt, [[3, 1, 4]], max_new_tokens=20, sampling=greedy)
+    drafter = ChainDrafter(model, probabilities=greedy.probabilities)
+    how = {"max_new_tokens": 20, "probabilities": greedy.probabilities}
+    written = speculate(model.gpt, [3, 1, 4], drafter, **how)
+    assert written.tokens == expected
+    assert (written.drafted[0], max(written.drafted)) == (0, N - 1)
+
+
+def test_every_text_has_the_targets_probability():
+    model, prompt, length, size = make(3, vocab_size=2), [1, 0, 1], 4, 2
+    drafter = ChainDrafter(model)
+
+    def run(rng):
+        how = {"max_new_tokens": length, "rng": rng}
+        return (*speculate(model.gpt, prompt, drafter, **how).tokens,)
+
+    outcomes = every_outcome(run)
+    for text in product(range(size), repeat=length):
+        with torch.no_grad():
+            rows = model.gpt(torch.tensor([[*prompt, *text]]))[0, 2:-1].softmax(dim=-1)
+        expected = torch.stack([rows[i, t] for i, t in enumerate(text)]).prod()
+        assert outcomes[text] == pytest.approx(expected.item(), abs=1e-9)
+
+
+def test_what_does_not_fit_is_refused(as_a_caller):
+    with pytest.raises(ValueError, match="num_tokens=0 must be positive"):
+        make(0)
+    with pytest.raises(ValueError, match="the drafter's heads are on another model"):
+        speculate(make().gpt, [1], ChainDrafter(make()), max_new_tokens=2)
