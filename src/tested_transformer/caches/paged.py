@@ -26,7 +26,7 @@ from tested_transformer.gpt import GPT
 
 __all__ = ["PagePool", "PagedBatch", "PagedCache", "PagedLayer", "share_in_use"]
 
-_Pool = TypeVar("_Pool", bound="PagePool")
+Pool = TypeVar("Pool", bound="PagePool")
 
 
 class PagePool:
@@ -125,8 +125,8 @@ class PagePool:
 
     @classmethod
     def for_model(
-        cls: type[_Pool], model: GPT, *, num_pages: int, page_size: int
-    ) -> _Pool:
+        cls: type[Pool], model: GPT, *, num_pages: int, page_size: int
+    ) -> Pool:
         """Return a pool whose pages fit the cache of a model.
 
         Args:
