@@ -105,6 +105,7 @@ _MEASUREMENTS = (
     ),
     Measurement("distances", "four ways to use the past, by distance"),
     Measurement("recall", "what a state forgets"),
+    Measurement("windows", "what recall loses with windows"),
     Measurement("latent", "losses at equal cache size"),
     Measurement("lengths", "the loss beyond the trained length"),
     Measurement("softmaxes", "sinks and outliers"),

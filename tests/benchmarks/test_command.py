@@ -102,7 +102,7 @@ def test_a_misfit_is_seen() -> None:
 
 QUICK = (
     *("blocks", "distances", "drafts", "eviction", "indexer", "latent", "lengths"),
-    *("names", "recall", "serving", "several", "softmaxes", "tiles"),
+    *("names", "recall", "serving", "several", "softmaxes", "tiles", "windows"),
 )
 
 
