@@ -167,6 +167,7 @@ def test_the_home_page_knows_what_was_read_and_where_reading_stopped(
     page.goto(address)
     expect(page.locator("td.read, .continue")).to_have_count(0)
     page.goto(f"{address}{CHAPTERS[0]}#exercises")
+    page.wait_for_function(PASSED, arg="exercises")
     page.goto(address)
     back = page.get_by_role("link", name="Continue: 17. Fewer keys")
     back.click()
@@ -182,6 +183,10 @@ def test_the_home_page_knows_what_was_read_and_where_reading_stopped(
 
 
 CHAPTERS = ("chapters/fewer-keys/", "chapters/fast-paths/")
+# Whether a heading stands in the upper half, where a reader has reached it.
+PASSED = (
+    "id => document.getElementById(id).getBoundingClientRect().top < innerHeight / 2"
+)
 
 
 # The first ways in of the home page.
