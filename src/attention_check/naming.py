@@ -60,19 +60,23 @@ def _keep(weights: Tensor, p: float, training: bool) -> Tensor:
     return weights
 
 
-def _variants(exhibit: Exhibit, own: Steps) -> Iterator[dict[str, Any]]:
+def _variants(exhibit: Exhibit, own: Steps) -> Iterator[tuple[dict[str, Any], bool]]:
     """Yield the steps that a bug replaces, in the forms that it comes in.
 
     A finite fill gives a query that may attend to nothing even weights, and not NaN. A
     lost mask may be that of padding, too.
+
+    Yields:
+        The steps, and whether they answer as the first form does if nothing is padding
+        and each query may attend to something.
     """
     plain = {exhibit.step: exhibit.function}
-    yield plain
-    yield {**plain, "weigh": _even(plain.get("weigh", own.weigh))}
+    yield plain, False
+    yield {**plain, "weigh": _even(plain.get("weigh", own.weigh))}, True
     if exhibit.step == "weigh":
-        yield {**plain, "weigh": _filled(exhibit.function)}
+        yield {**plain, "weigh": _filled(exhibit.function)}, False
     if exhibit.whole:
-        yield {**plain, "hide": lambda real: None}
+        yield {**plain, "hide": lambda real: None}, True
 
 
 def _filled(weigh: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -248,13 +252,24 @@ class Naming:
 
     @cached_property
     def _twins(self) -> list[tuple[str, int, Reference, dict[Use, float]]]:
-        """The references with a bug: its name, its form, and what is known of each."""
-        return [
-            (name, which, self._twin(**steps), {})
-            for name, exhibit in KNOWN.items()
-            if not exhibit.reach and exhibit.step != "drop"
-            for which, steps in enumerate(_variants(exhibit, self.right.steps))
-        ]
+        """The references with a bug that agree in the first use: all scopes have it.
+
+        Returns:
+            Of each the name of its bug, its form, and how far it is apart in a use.
+        """
+        use, kept = self.uses[0], []
+        for name, exhibit in KNOWN.items():
+            if exhibit.reach or exhibit.step == "drop":
+                continue
+            plain = 0.0
+            for which, (steps, alike) in enumerate(_variants(exhibit, self.right.steps)):
+                if alike and self.bound < plain < float("inf"):
+                    continue
+                twin = self._twin(**steps)
+                gap = self.gap(twin, use)
+                plain = plain if which else gap
+                kept += [(name, which, twin, {use: gap})] * (gap <= self.bound)
+        return kept
 
     def _twin(self, **steps: Any) -> Reference:
         # Layers are asked without their dropout.
@@ -266,15 +281,18 @@ class Naming:
         """Return what multiplies the scores, and what should, if only that differs."""
         if callable(self.right.scale) or isinstance(self.right.scale, Tensor):
             return None
-        use = self.uses[0]
+        # One sequence is enough to find it; all uses are compared in the end.
+        x, context = self.uses[0].x[:1], self.uses[0].context
+        context = None if context is None else context[:1]
+        use = replace(self.uses[0], x=x, context=context)
         with torch.no_grad():
-            q = self.right.project_q(use.x)
+            q = self.right.project_q(x)
             width = q.shape[-1] // self.right.num_heads
             scale = self.right.scale
             wanted = float(width**-0.5 if scale is None else scale)
-            if (got := self.answers[use]) is None:
+            if (got := self.answers[self.uses[0]]) is None:
                 return None
-            got = got.double()
+            got = got[:1].double()
 
             def miss(logarithm: Tensor) -> Tensor:
                 twin = copy.copy(self.right)
