@@ -19,7 +19,16 @@ from transformer_book.our_gpt import (
     tell,
 )
 
-__all__ = ["PARTS", "RECIPE", "SIZE", "Part", "measure", "train_part", "train_parts"]
+__all__ = [
+    "PARTS",
+    "RECIPE",
+    "SIZE",
+    "Part",
+    "combined",
+    "measure",
+    "train_part",
+    "train_parts",
+]
 
 SEEDS = (1, 2, 3)
 SIZE: dict[str, Any] = {
@@ -152,6 +161,16 @@ PARTS = {
     "AdamW, tuned": Part(recipe={**_ADAMW, "lr": 0.01, "warmup": 50}),
     "one KV head": Part({"num_kv_heads": 1}),
 }
+
+
+def combined(*names: str) -> Part:
+    """Return the changes of several parts to blocks, as one part."""
+
+    def change(block: DecoderBlock) -> None:
+        for name in names:
+            PARTS[name].change(block)
+
+    return Part(change=change)
 
 
 def train_part(part: Part, seed: int, tokens: Tensor, vocab_size: int) -> GPT:
