@@ -5,7 +5,7 @@ layer has that bug, or one that cannot be told from it.
 """
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -60,23 +60,19 @@ def _keep(weights: Tensor, p: float, training: bool) -> Tensor:
     return weights
 
 
-def _variants(exhibit: Exhibit, own: Steps) -> Iterator[tuple[dict[str, Any], bool]]:
-    """Yield the steps that a bug replaces, in the forms that it comes in.
+def _forms(exhibit: Exhibit, own: Steps) -> list[dict[str, Any]]:
+    """Return the steps that a bug replaces, in the forms that it comes in.
 
-    A finite fill gives a query that may attend to nothing even weights, and not NaN. A
-    lost mask may be that of padding, too.
-
-    Yields:
-        The steps, and whether they answer as the first form does if nothing is padding
-        and each query may attend to something.
+    First plain. With a finite fill a query that may attend to nothing gets even
+    weights, which is the second form. A lost mask may be that of padding, too.
     """
     plain = {exhibit.step: exhibit.function}
-    yield plain, False
-    yield {**plain, "weigh": _even(plain.get("weigh", own.weigh))}, True
+    forms = [plain, {**plain, "weigh": _Even(plain.get("weigh", own.weigh))}]
     if exhibit.step == "weigh":
-        yield {**plain, "weigh": _filled(exhibit.function)}, False
+        forms.append({**plain, "weigh": _filled(exhibit.function)})
     if exhibit.whole:
-        yield {**plain, "hide": lambda real: None}, True
+        forms.append({**plain, "hide": lambda real: None})
+    return forms
 
 
 def _filled(weigh: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -86,13 +82,21 @@ def _filled(weigh: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return weighed
 
 
-def _even(weigh: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def weighed(scores: Tensor, mask: Tensor | None) -> Tensor:
-        weights = weigh(scores, mask)
-        empty = ~(weights.nan_to_num(0.0).abs().sum(dim=-1, keepdim=True) > 0)
-        return weights.masked_fill(empty, 1 / weights.shape[-1])
+class _Even:
+    """Weigh, but evenly where a query may attend to nothing.
 
-    return weighed
+    Attributes:
+        used: Whether there has been such a query.
+    """
+
+    def __init__(self, weigh: Callable[..., Tensor]) -> None:
+        self.weigh, self.used = weigh, False
+
+    def __call__(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        weights = self.weigh(scores, mask)
+        empty = ~(weights.nan_to_num(0.0).abs().sum(dim=-1, keepdim=True) > 0)
+        self.used = self.used or bool(empty.any())
+        return weights.masked_fill(empty, 1 / weights.shape[-1])
 
 
 class Naming:
@@ -261,13 +265,15 @@ class Naming:
         for name, exhibit in KNOWN.items():
             if exhibit.reach or exhibit.step == "drop":
                 continue
-            plain = 0.0
-            for which, (steps, alike) in enumerate(_variants(exhibit, self.right.steps)):
-                if alike and self.bound < plain < float("inf"):
-                    continue
-                twin = self._twin(**steps)
-                gap = self.gap(twin, use)
-                plain = plain if which else gap
+            forms = _forms(exhibit, self.right.steps)
+            twins = [self._twin(**steps) for steps in forms]
+            even = self.gap(twins[1], use)
+            # Without an empty row or padding, the other forms answer alike.
+            plain = self.gap(twins[0], use) if forms[1]["weigh"].used else even
+            for which, (twin, steps) in enumerate(zip(twins, forms, strict=True)):
+                gap = even if which == 1 else plain
+                if which > 1 and "hide" not in steps:
+                    gap = self.gap(twin, use)
                 kept += [(name, which, twin, {use: gap})] * (gap <= self.bound)
         return kept
 
