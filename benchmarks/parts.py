@@ -163,14 +163,18 @@ PARTS = {
 }
 
 
-def combined(*names: str) -> Part:
-    """Return the changes of several parts to blocks, as one part."""
+def combined(*parts: Part) -> Part:
+    """Return all that several parts change, as one part."""
+    model, recipe = dict[str, Any](), dict[str, Any]()
+    for part in parts:
+        model |= part.model
+        recipe |= part.recipe
 
     def change(block: DecoderBlock) -> None:
-        for name in names:
-            PARTS[name].change(block)
+        for part in parts:
+            part.change(block)
 
-    return Part(change=change)
+    return Part(model, recipe, change)
 
 
 def train_part(part: Part, seed: int, tokens: Tensor, vocab_size: int) -> GPT:
