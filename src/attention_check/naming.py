@@ -71,8 +71,12 @@ def _forms(exhibit: Exhibit, own: Steps) -> list[dict[str, Any]]:
     if exhibit.step == "weigh":
         forms.append({**plain, "weigh": _filled(exhibit.function)})
     if exhibit.whole:
-        forms.append({**plain, "hide": lambda real: None})
+        forms.append({**plain, "hide": _hide_nothing})
     return forms
+
+
+def _hide_nothing(real: Tensor) -> None:
+    return None
 
 
 def _filled(weigh: Callable[..., Tensor]) -> Callable[..., Tensor]:
