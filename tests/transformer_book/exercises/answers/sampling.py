@@ -1,14 +1,13 @@
 """Answers to the exercises of *Sampling*: a right one, and wrong ones."""
 
 import math
-from typing import Any
 
-from torch import Tensor, zeros_like
+from torch import zeros_like
 
 from transformer_book import grade_survivors, grade_top_p
 
 
-def my_top_p(probabilities: Tensor, top_p: float) -> Tensor:
+def my_top_p(probabilities, top_p):
     ranked, ids = probabilities.sort(descending=True)
     before = ranked.cumsum(dim=-1) - ranked
     kept = zeros_like(probabilities)
@@ -16,25 +15,25 @@ def my_top_p(probabilities: Tensor, top_p: float) -> Tensor:
     return kept / kept.sum()
 
 
-def ranks(probabilities: Tensor, top_p: float) -> Tensor:
+def ranks(probabilities, top_p):
     return my_top_p(probabilities, top_p).sort(descending=True).values
 
 
-def without_the_last(probabilities: Tensor, top_p: float) -> Tensor:
+def without_the_last(probabilities, top_p):
     ranked, ids = probabilities.sort(descending=True)
     kept = zeros_like(probabilities)
     kept[ids] = ranked * (ranked.cumsum(dim=-1) <= top_p)
     return kept / kept.sum().clamp(min=1e-9)
 
 
-def from_the_end(probabilities: Tensor, top_p: float) -> Tensor:
+def from_the_end(probabilities, top_p):
     ranked, ids = probabilities.sort()
     kept = zeros_like(probabilities)
     kept[ids] = ranked * (ranked.cumsum(dim=-1) - ranked < top_p)
     return kept / kept.sum()
 
 
-def one_more(probabilities: Tensor, top_p: float) -> Tensor:
+def one_more(probabilities, top_p):
     ranked, ids = probabilities.sort(descending=True)
     before = (ranked.cumsum(dim=-1) - ranked).roll(1)
     before[0] = 0.0
@@ -43,32 +42,32 @@ def one_more(probabilities: Tensor, top_p: float) -> Tensor:
     return kept / kept.sum()
 
 
-def not_renormalized(probabilities: Tensor, top_p: float) -> Tensor:
+def not_renormalized(probabilities, top_p):
     return probabilities * (my_top_p(probabilities, top_p) > 0)
 
 
-def survivors(logits: Tensor, temperature: float, min_p: float) -> Tensor:
+def survivors(logits, temperature, min_p):
     return logits >= logits.max() + temperature * math.log(min_p)
 
 
-def no_temperature(logits: Tensor, temperature: float, min_p: float) -> Tensor:
+def no_temperature(logits, temperature, min_p):
     return survivors(logits, 1.0, min_p)
 
 
-def wrong_way_round(logits: Tensor, temperature: float, min_p: float) -> Tensor:
+def wrong_way_round(logits, temperature, min_p):
     return logits >= logits.max() + math.log(min_p) / temperature
 
 
-def of_ten(logits: Tensor, temperature: float, min_p: float) -> Tensor:
+def of_ten(logits, temperature, min_p):
     return logits >= logits.max() + temperature * math.log10(min_p)
 
 
-def share_of_logits(logits: Tensor, temperature: float, min_p: float) -> Tensor:
+def share_of_logits(logits, temperature, min_p):
     return logits >= min_p * logits.max()
 
 
 RIGHT = {grade_top_p: my_top_p, grade_survivors: survivors}
-WRONG: dict[Any, dict[str, Any]] = {
+WRONG = {
     grade_top_p: {
         "these are ranks": ranks,
         "keeps too few words: 0": without_the_last,

@@ -1,69 +1,65 @@
 """Answers to the exercises of *The key/value cache*: right ones, and wrong ones."""
 
-from typing import Any
-
 import torch
-from torch import Tensor
 
-from tested_transformer.cache import KVCache
 from transformer_book import grade_chunk_mask, grade_forget
 
 
-def chunk_mask(num_new: int, num_old: int) -> Tensor:
+def chunk_mask(num_new, num_old):
     return torch.ones(num_new, num_old + num_new).tril(num_old).bool()
 
 
-def top_left(num_new: int, num_old: int) -> Tensor:
+def top_left(num_new, num_old):
     return torch.ones(num_new, num_old + num_new).tril().bool()
 
 
-def one_too_few(num_new: int, num_old: int) -> Tensor:
+def one_too_few(num_new, num_old):
     return torch.ones(num_new, num_old + num_new).tril(num_old - 1).bool()
 
 
-def everything(num_new: int, num_old: int) -> Tensor:
+def everything(num_new, num_old):
     return torch.ones(num_new, num_old + num_new, dtype=torch.bool)
 
 
-def a_square(num_new: int, num_old: int) -> Tensor:
+def a_square(num_new, num_old):
     return torch.ones(num_new, num_new).tril().bool()
 
 
-def one_too_many(num_new: int, num_old: int) -> Tensor:
+def one_too_many(num_new, num_old):
     return torch.ones(num_new, num_old + num_new).tril(num_old + 1).bool()
 
 
-def numbers(num_new: int, num_old: int) -> Tensor:
+def numbers(num_new, num_old):
     return chunk_mask(num_new, num_old).float()
 
 
-def forget(cache: KVCache, count: int) -> None:
+def forget(cache, count):
     for layer in cache.layers:
         layer.length -= count
 
 
-def in_the_first_layer(cache: KVCache, count: int) -> None:
+def in_the_first_layer(cache, count):
     cache.layers[0].length -= count
 
 
-def one_only(cache: KVCache, count: int) -> None:
+def one_only(cache, count):
     for layer in cache.layers:
         layer.length -= 1
 
 
-def all_but_these(cache: KVCache, count: int) -> None:
+def all_but_these(cache, count):
     for layer in cache.layers:
         layer.length = count
 
 
-def the_first(cache: KVCache, count: int) -> None:
+def the_first(cache, count):
     for layer in cache.layers:
         layer.keys, layer.values = layer.keys[:, :, count:], layer.values[:, :, count:]
         layer.length -= count
 
 
 RIGHT = {grade_chunk_mask: chunk_mask, grade_forget: forget}
-WRONG: dict[Any, dict[str, Any]] = {
+WRONG = {
     grade_chunk_mask: {
         "aligned top left": top_left,
         "one key too few": one_too_few,

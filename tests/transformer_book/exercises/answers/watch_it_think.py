@@ -1,50 +1,32 @@
 """Answers to the exercises of *Watch it think*: a right one, and wrong ones."""
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
-from torch import Tensor
 
 from transformer_book import grade_grown, grade_influence
 
-Chance = Callable[[list[str]], float]
 
-
-def grown(rows: list[Tensor]) -> Tensor:
+def grown(rows):
     maps = torch.zeros(len(rows[0]), len(rows), len(rows))
     for t, row in enumerate(rows):
         maps[:, t, : t + 1] = row
     return maps
 
 
-def as_columns(rows: list[Tensor]) -> Tensor:
-    return grown(rows).mT
-
-
-def from_the_right(rows: list[Tensor]) -> Tensor:
+def from_the_right(rows):
     maps = torch.zeros(len(rows[0]), len(rows), len(rows))
     for t, row in enumerate(rows):
         maps[:, t, len(rows) - t - 1 :] = row
     return maps
 
 
-def overwritten(rows: list[Tensor]) -> Tensor:
+def overwritten(rows):
     maps = torch.zeros(len(rows[0]), len(rows), len(rows))
     for row in rows:
         maps[:, -1, : row.shape[1]] = row
     return maps
 
 
-def one_head(rows: list[Tensor]) -> Tensor:
-    return grown(rows)[:1]
-
-
-def other_head(rows: list[Tensor]) -> Tensor:
-    return grown(rows).flip(0)
-
-
-def influence(chance: Chance, words: list[str], other: str) -> list[float]:
+def influence(chance, words, other):
     whole = chance(words)
     return [
         whole - chance([*words[:at], other, *words[at + 1 :]])
@@ -52,46 +34,46 @@ def influence(chance: Chance, words: list[str], other: str) -> list[float]:
     ]
 
 
-def deleted(chance: Chance, words: list[str], other: str) -> list[float]:
+def deleted(chance, words, other):
     whole = chance(words)
     return [whole - chance(words[:at] + words[at + 1 :]) for at in range(len(words))]
 
 
-def one_after_another(chance: Chance, words: list[str], other: str) -> list[float]:
+def one_after_another(chance, words, other):
     whole = chance(words)
     return [
         whole - chance([other] * (at + 1) + words[at + 1 :]) for at in range(len(words))
     ]
 
 
-def rises(chance: Chance, words: list[str], other: str) -> list[float]:
+def rises(chance, words, other):
     return [-fall for fall in influence(chance, words, other)]
 
 
-def without_signs(chance: Chance, words: list[str], other: str) -> list[float]:
+def without_signs(chance, words, other):
     return [abs(fall) for fall in influence(chance, words, other)]
 
 
-def what_is_left(chance: Chance, words: list[str], other: str) -> list[float]:
+def what_is_left(chance, words, other):
     return [chance(words) - fall for fall in influence(chance, words, other)]
 
 
-def without_the_last(chance: Chance, words: list[str], other: str) -> list[float]:
+def without_the_last(chance, words, other):
     return influence(chance, words, other)[:-1]
 
 
-def every_place(chance: Chance, words: list[str], other: str) -> list[float]:
+def every_place(chance, words, other):
     return sorted(influence(chance, words, other), reverse=True)
 
 
 RIGHT = {grade_grown: grown, grade_influence: influence}
-WRONG: dict[Any, dict[str, Any]] = {
+WRONG = {
     grade_grown: {
-        "a row is a query": as_columns,
+        "a row is a query": lambda rows: grown(rows).mT,
         "in the future": from_the_right,
         "does not add up to 1": overwritten,
-        "the maps are (1, 5, 5), not (2, 5, 5)": one_head,
-        "in another order": other_head,
+        "the maps are (1, 5, 5), not (2, 5, 5)": lambda rows: grown(rows)[:1],
+        "in another order": lambda rows: grown(rows).flip(0),
     },
     grade_influence: {
         "replace the word": deleted,
