@@ -16,7 +16,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 
 import torch
 
@@ -85,7 +84,7 @@ def die_at_line(number: int) -> None:
     """Have this process killed before the given line of the library."""
     count = 0
 
-    def trace(frame: FrameType, event: str, _: object) -> Callable | None:
+    def trace(frame, event, _):
         nonlocal count
         if frame.f_code.co_filename not in WRITING:
             return None
@@ -115,7 +114,7 @@ def at_each_line(folder: Path) -> list[dict]:
         place = folder / str(line)
         shutil.copytree(folder / "before", place)
 
-        def work(place: Path = place, line: int = line) -> None:
+        def work(place=place, line=line):
             die_at_line(line)
             save_numbered(place, 2)
 
@@ -162,7 +161,7 @@ def after_some_bytes(folder: Path) -> list[dict]:
         before += size
     for left in places:
 
-        def work(left: int = left) -> None:
+        def work(left=left):
             Fatal.left = left
             saving.open = Fatal
             save_numbered(folder, 2)

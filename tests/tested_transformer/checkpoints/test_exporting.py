@@ -60,7 +60,7 @@ def model_like(family: str, vocab_size: int) -> GPT:
         ("gemma2", "characters"),
     ],
 )
-def test_transformers_writes_the_same_text(family: str, kind: str, tmp_path: Path):
+def test_transformers_writes_the_same_text(family, kind, tmp_path):
     tokenizer, folder = TOKENIZERS[kind], tmp_path / "a" / "model"
     model = model_like(family, tokenizer.vocab_size)
     assert export_model(folder, model, tokenizer) == family
@@ -85,7 +85,7 @@ def test_transformers_writes_the_same_text(family: str, kind: str, tmp_path: Pat
         torch.testing.assert_close(again.state_dict()[name], weight)
 
 
-def test_tokens_that_end_a_text_are_named(tmp_path: Path):
+def test_tokens_that_end_a_text_are_named(tmp_path):
     tokenizer = TOKENIZERS["words"]
     model = model_like("gpt2", tokenizer.vocab_size)
     for ends, said in (((), None), ((3,), 3), ((3, 5), [3, 5])):
@@ -95,7 +95,7 @@ def test_tokens_that_end_a_text_are_named(tmp_path: Path):
         assert config.bos_token_id is None
 
 
-def test_what_families_lack_is_named(tmp_path: Path):
+def test_what_families_lack_is_named(tmp_path):
     tokenizer = TOKENIZERS["words"]
     config = GPTConfig(
         vocab_size=tokenizer.vocab_size, d_model=12, num_heads=3, positions="alibi"
@@ -116,7 +116,7 @@ def test_what_families_lack_is_named(tmp_path: Path):
     assert [*tmp_path.iterdir()] == []
 
 
-def test_only_an_exported_model_is_replaced(tmp_path: Path):
+def test_only_an_exported_model_is_replaced(tmp_path):
     tokenizer, folder = TOKENIZERS["words"], tmp_path / "m"
     model = model_like("gpt2", tokenizer.vocab_size)
     folder.mkdir()
@@ -135,15 +135,13 @@ def test_only_an_exported_model_is_replaced(tmp_path: Path):
 
 
 @pytest.mark.parametrize("file", FILES[1:3])
-def test_a_failure_leaves_the_old_model(
-    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_failure_leaves_the_old_model(file, tmp_path, monkeypatch):
     tokenizer, folder = TOKENIZERS["words"], tmp_path / "m"
     model = model_like("gpt2", tokenizer.vocab_size)
     export_model(folder, model, tokenizer)
     before = {each.name: each.read_bytes() for each in folder.iterdir()}
 
-    def full(path: Path, mode: str) -> object:
+    def full(path, mode):
         if Path(path).name == file:
             raise OSError(28, "No space left on device", str(path))
         return open(path, mode)

@@ -5,7 +5,6 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Iterator
 from copy import deepcopy
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -40,7 +39,7 @@ CONFIG = GPTConfig(
 
 
 @pytest.fixture
-def model() -> GPT:
+def model():
     return GPT(CONFIG)
 
 
@@ -74,7 +73,7 @@ def check_same(one: GPT, other: GPT) -> None:
         assert torch.equal(found[name], weight), name
 
 
-def test_a_folder_is_loaded(tmp_path: Path, model: GPT) -> None:
+def test_a_folder_is_loaded(tmp_path, model):
     for put_there in (put, put_in_parts):
         put_there(tmp_path, *to_gpt2(model))
         check_same(load_gpt2(tmp_path), model)
@@ -139,7 +138,7 @@ class Answer(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+def served(tmp_path, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda _: None)  # between one try and the next
     client = import_module("huggingface_hub")
     import_module("huggingface_hub.utils").disable_progress_bars()
@@ -157,7 +156,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         thread.join()
 
 
-def test_a_model_is_fetched_once(model: GPT, served: Hub) -> None:
+def test_a_model_is_fetched_once(model, served):
     put_in_parts(served.folder / "some/tiny/v2", *to_gpt2(model))
     files = [
         "config.json",
@@ -171,7 +170,7 @@ def test_a_model_is_fetched_once(model: GPT, served: Hub) -> None:
         served.status = 500
 
 
-def test_another_file_of_a_model_is_fetched_once(tmp_path: Path, served: Hub) -> None:
+def test_another_file_of_a_model_is_fetched_once(tmp_path, served):
     (served.folder / "tiny/v2").mkdir(parents=True)
     (served.folder / "tiny/v2/tokenizer.json").write_text("words")
     tiny = find_pretrained("hub:tiny", revision="v2")
@@ -186,7 +185,7 @@ def test_another_file_of_a_model_is_fetched_once(tmp_path: Path, served: Hub) ->
         tiny.model()
 
 
-def test_what_the_hub_has_not_is_one_error(model: GPT, served: Hub) -> None:
+def test_what_the_hub_has_not_is_one_error(model, served):
     put(served.folder / "tiny/main", *to_gpt2(model))
     with pytest.raises(CheckpointError) as refused:
         load_gpt2("tine")
@@ -201,7 +200,7 @@ def test_what_the_hub_has_not_is_one_error(model: GPT, served: Hub) -> None:
         load_gpt2("tiny")
 
 
-def test_a_file_that_breaks_off_is_not_kept(model: GPT, served: Hub) -> None:
+def test_a_file_that_breaks_off_is_not_kept(model, served):
     put(served.folder / "tiny/main", *to_gpt2(model))
     find_pretrained("tiny").file("config.json")
     served.altered = True
@@ -213,7 +212,7 @@ def test_a_file_that_breaks_off_is_not_kept(model: GPT, served: Hub) -> None:
     check_same(load_gpt2("tiny"), model)
 
 
-def test_no_network_is_one_error(served: Hub) -> None:
+def test_no_network_is_one_error(served):
     served.server_close()
     with pytest.raises(ConnectionError) as refused:
         load_gpt2("tiny")
@@ -225,7 +224,7 @@ def test_no_network_is_one_error(served: Hub) -> None:
     )
 
 
-def test_what_is_no_name_is_refused(served: Hub) -> None:
+def test_what_is_no_name_is_refused(served):
     for name in ("../tiny", "/no/such/folder", "a/b/c", "a b"):
         message = (
             f"^'{name}' is neither a folder nor a name on the hub: "
@@ -236,9 +235,7 @@ def test_what_is_no_name_is_refused(served: Hub) -> None:
     assert served.requests == []
 
 
-def test_without_the_package_its_extra_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_the_package_its_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ImportError) as refused:
         load_gpt2("gpt2")
@@ -267,9 +264,7 @@ def put_nanogpt(folder: Path, model: GPT) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_model_of_any_kind_is_loaded_from_its_folder(
-    tmp_path: Path, dtype: torch.dtype
-) -> None:
+def test_a_model_of_any_kind_is_loaded_from_its_folder(tmp_path, dtype):
     model, nano = GPT(CONFIG, dtype=dtype), GPT(NANO, dtype=dtype)
     save_checkpoint(tmp_path / "run", config=CONFIG, weights=model.state_dict())
     ship_model(tmp_path / "shipped", model)
@@ -291,7 +286,7 @@ def test_a_model_of_any_kind_is_loaded_from_its_folder(
     assert {weight.device.type for weight in found.parameters()} == {"meta"}
 
 
-def test_a_folder_without_a_model_is_refused(tmp_path: Path, model: GPT) -> None:
+def test_a_folder_without_a_model_is_refused(tmp_path, model):
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
     with pytest.raises(CheckpointError) as refused:
         load_pretrained(tmp_path)

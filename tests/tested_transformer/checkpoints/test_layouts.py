@@ -80,7 +80,7 @@ def check_equal(ours: GPT, expected: torch.nn.Module) -> None:
 ACTIVATIONS = ["gelu", "gelu_fast", "gelu_new", "gelu_pytorch_tanh", "relu", "relu2"]
 
 
-def test_gpt2_gives_the_logits_of_transformers() -> None:
+def test_gpt2_gives_the_logits_of_transformers():
     changes: list[dict[str, Any]] = [
         *({"activation_function": name} for name in (*ACTIVATIONS, "silu", "swish")),
         {"n_inner": 17, "tie_word_embeddings": False},
@@ -92,7 +92,7 @@ def test_gpt2_gives_the_logits_of_transformers() -> None:
         check_equal(ours, expected)
 
 
-def test_weights_are_copied_in_single_precision_and_dropout_is_ours() -> None:
+def test_weights_are_copied_in_single_precision_and_dropout_is_ours():
     expected = theirs(resid_pdrop=0.3).half()
     weights, settings = expected.state_dict(), expected.config.to_dict()
     ours = from_gpt2(weights, settings)
@@ -105,7 +105,7 @@ def test_weights_are_copied_in_single_precision_and_dropout_is_ours() -> None:
     check_equal(ours, expected.float())
 
 
-def test_names_may_lack_their_prefix_and_bring_masks_along() -> None:
+def test_names_may_lack_their_prefix_and_bring_masks_along():
     """As the published file of GPT-2 has it."""
     expected = theirs()
     weights = expected.transformer.state_dict()
@@ -140,7 +140,7 @@ UNREADABLE = [
 
 
 @pytest.mark.usefixtures("as_a_caller")
-def test_what_gpt_does_not_do_is_refused() -> None:
+def test_what_gpt_does_not_do_is_refused():
     expected = theirs()
     for name, value, message in UNREADABLE:
         settings = {**expected.config.to_dict(), name: value}
@@ -178,7 +178,7 @@ OURS = GPTConfig(
         {"num_kv_heads": H, "fused": False, "activation": "gelu", "dropout": 0.1},
     ],
 )
-def test_transformers_gives_our_logits(changes: dict[str, Any]) -> None:
+def test_transformers_gives_our_logits(changes):
     model = GPT(replace(OURS, **changes))
     large(model)
     weights, settings = to_gpt2(model)
@@ -199,7 +199,7 @@ def test_transformers_gives_our_logits(changes: dict[str, Any]) -> None:
         assert torch.equal(again.state_dict()[name], weight)
 
 
-def test_what_gpt2_has_not_is_refused() -> None:
+def test_what_gpt2_has_not_is_refused():
     for changes, message in (
         (
             {"norm": "rms", "bias": False, "qk_norm": True},
@@ -250,10 +250,10 @@ def nanogpt_logits(weights: dict[str, Tensor], tokens: Tensor) -> Tensor:
     """Work out what nanoGPT's model gives, from its weights and nothing else."""
     w = {name.removeprefix("transformer."): weight for name, weight in weights.items()}
 
-    def linear(x: Tensor, name: str) -> Tensor:
+    def linear(x, name):
         return x @ w[f"{name}.weight"].T + w.get(f"{name}.bias", 0.0)
 
-    def norm(x: Tensor, name: str) -> Tensor:
+    def norm(x, name):
         x = x - x.mean(-1, keepdim=True)
         x = x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
         return x * w[f"{name}.weight"] + w.get(f"{name}.bias", 0.0)
@@ -275,7 +275,7 @@ def nanogpt_logits(weights: dict[str, Tensor], tokens: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_nanogpt_gives_the_logits_of_its_formula(bias: bool) -> None:
+def test_nanogpt_gives_the_logits_of_its_formula(bias):
     weights, settings = nanogpt(bias=bias)
     tokens = some_tokens()
     expected = nanogpt_logits(weights, tokens)

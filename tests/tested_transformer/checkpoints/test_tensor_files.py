@@ -67,7 +67,7 @@ def change_weights(folder: Path, changes: dict[str, Tensor]) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     put(tmp_path / "model", GPT(CONFIG))
     return tmp_path / "model"
 
@@ -75,7 +75,7 @@ def folder(tmp_path: Path) -> Path:
 # What is read.
 
 
-def test_tensors_are_read_from_all_files(folder: Path) -> None:
+def test_tensors_are_read_from_all_files(folder):
     expected = load_file(folder / ONE) | load_file(folder / TWO)
     found = TensorFiles(folder / ONE, folder / TWO)
     assert (set(found), len(found)) == (set(expected), len(expected))
@@ -89,7 +89,7 @@ def test_tensors_are_read_from_all_files(folder: Path) -> None:
     check_fit(expected, found.on_meta(), "it")
 
 
-def test_progress_is_told_once_for_each_tensor(folder: Path) -> None:
+def test_progress_is_told_once_for_each_tensor(folder):
     told: list[tuple[int, int]] = []
     found = TensorFiles(folder / ONE, folder / TWO, tell=lambda *x: told.append(x))
     size = sum(tensor.nbytes for tensor in dict(found).values())
@@ -103,7 +103,7 @@ def test_progress_is_told_once_for_each_tensor(folder: Path) -> None:
     assert told[-1] == (size, size)
 
 
-def test_a_file_that_shrinks_while_it_is_read_is_refused(folder: Path) -> None:
+def test_a_file_that_shrinks_while_it_is_read_is_refused(folder):
     found = TensorFiles(folder / ONE)
     os.truncate(folder / ONE, (folder / ONE).stat().st_size // 2)
     with pytest.raises(CheckpointError, match=f"^{folder / ONE} is cut short$"):
@@ -135,9 +135,7 @@ class Watch(TorchDispatchMode):
         ("shipped", None),  # which is float32 first
     ],
 )
-def test_a_model_is_in_memory_only_once(
-    tmp_path: Path, kept: str, dtype: torch.dtype | None
-) -> None:
+def test_a_model_is_in_memory_only_once(tmp_path, kept, dtype):
     model = GPT(CONFIG, dtype=torch.bfloat16)
     saved = max(weight.nbytes for weight in model.parameters())
     # Queries, keys and values are one tensor in GPT-2's file.
@@ -152,7 +150,7 @@ def test_a_model_is_in_memory_only_once(
     assert size <= watch.most <= size + saved
 
 
-def test_weights_must_come_once_each() -> None:
+def test_weights_must_come_once_each():
     model = GPT(CONFIG)
     pairs = list(model.state_dict().items())
     found = fill_model(CONFIG, reversed(pairs), "it", dtype=torch.float64)
@@ -282,7 +280,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-def test_a_broken_folder_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_broken_folder_is_refused_in_one_line(tmp_path):
     model = GPT(CONFIG)
     for name, (spoil, message) in BROKEN.items():
         folder = tmp_path / name
@@ -295,7 +293,7 @@ def test_a_broken_folder_is_refused_in_one_line(tmp_path: Path) -> None:
         assert "\n" not in told
 
 
-def test_the_cache_of_the_hub_is_a_folder_of_links(folder: Path) -> None:
+def test_the_cache_of_the_hub_is_a_folder_of_links(folder):
     expected = load_pretrained(folder)
     cache = folder.parent / "models--some--tiny"
     blobs, snapshot = cache / "blobs", cache / "snapshots" / "0123"

@@ -38,7 +38,7 @@ def bits(tensor: Tensor) -> bytes:
     return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
-def test_the_package_reads_what_is_written(tmp_path: Path) -> None:
+def test_the_package_reads_what_is_written(tmp_path):
     tensors = some_tensors()
     path = tmp_path / "some.safetensors"
     record = write_tensors(path, tensors)
@@ -53,7 +53,7 @@ def test_the_package_reads_what_is_written(tmp_path: Path) -> None:
     assert record == FileRecord("some.safetensors", len(data), sha256)
 
 
-def test_every_tensor_begins_at_a_multiple_of_its_width(tmp_path: Path) -> None:
+def test_every_tensor_begins_at_a_multiple_of_its_width(tmp_path):
     path = tmp_path / "some.safetensors"
     write_tensors(path, some_tensors())
     data = path.read_bytes()
@@ -65,14 +65,14 @@ def test_every_tensor_begins_at_a_multiple_of_its_width(tmp_path: Path) -> None:
         assert tensor.data_ptr() % tensor.itemsize == 0
 
 
-def test_the_same_tensors_make_the_same_file(tmp_path: Path) -> None:
+def test_the_same_tensors_make_the_same_file(tmp_path):
     tensors = some_tensors()
     first = write_tensors(tmp_path / "a", tensors)
     second = write_tensors(tmp_path / "b", dict(reversed(tensors.items())))
     assert (first.bytes, first.sha256) == (second.bytes, second.sha256)
 
 
-def test_what_the_package_writes_is_read(tmp_path: Path) -> None:
+def test_what_the_package_writes_is_read(tmp_path):
     tensors = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor([1, 2])}
     safetensors.torch.save_file(tensors, tmp_path / "theirs")
     found = read_tensors(tmp_path / "theirs")
@@ -80,7 +80,7 @@ def test_what_the_package_writes_is_read(tmp_path: Path) -> None:
     assert all(torch.equal(found[name], tensors[name]) for name in tensors)
 
 
-def test_a_file_that_was_read_is_let_go(tmp_path: Path) -> None:
+def test_a_file_that_was_read_is_let_go(tmp_path):
     """A mapped file that another replaces would keep its room on the disk."""
     path = tmp_path / "mapped"
     write_tensors(path, {"a": torch.arange(3.0)})
@@ -93,7 +93,7 @@ def test_a_file_that_was_read_is_let_go(tmp_path: Path) -> None:
     assert str(path) not in maps.read_text()
 
 
-def test_numbers_that_the_format_lacks_are_refused(tmp_path: Path) -> None:
+def test_numbers_that_the_format_lacks_are_refused(tmp_path):
     tensors = {"a": torch.ones(2), "b": torch.ones(2, dtype=torch.complex128)}
     with pytest.raises(
         TypeError, match=r"^safetensors cannot hold b, torch\.complex128$"
@@ -102,7 +102,7 @@ def test_numbers_that_the_format_lacks_are_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_names_of_one_memory_are_written_twice(tmp_path: Path) -> None:
+def test_names_of_one_memory_are_written_twice(tmp_path):
     whole = torch.arange(12.0)
     tensors = {"all": whole, "again": whole, "end": whole[7:], "start": whole[:5]}
     write_tensors(tmp_path / "file", tensors)
@@ -110,7 +110,7 @@ def test_names_of_one_memory_are_written_twice(tmp_path: Path) -> None:
     assert all(torch.equal(found[name], tensors[name]) for name in tensors)
 
 
-def test_a_file_that_was_cut_short_anywhere_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_was_cut_short_anywhere_is_refused(tmp_path):
     path = tmp_path / "file"
     record = write_tensors(path, {"a": torch.arange(3.0), "b": torch.ones(2, 2)})
     data = path.read_bytes()
@@ -135,7 +135,7 @@ def test_a_file_that_was_cut_short_anywhere_is_refused(tmp_path: Path) -> None:
     ) == f"{path} is too long: {len(data) + 1} bytes, not " + str(len(data))
 
 
-def test_a_file_with_a_bit_turned_in_any_byte_is_refused(tmp_path: Path) -> None:
+def test_a_file_with_a_bit_turned_in_any_byte_is_refused(tmp_path):
     path = tmp_path / "file"
     record = write_tensors(path, {"a": torch.arange(3.0)})
     data = path.read_bytes()
@@ -152,7 +152,7 @@ def test_a_file_with_a_bit_turned_in_any_byte_is_refused(tmp_path: Path) -> None
         )
 
 
-def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_is_named(tmp_path):
     message = f"^{tmp_path}/gone is missing$"
     with pytest.raises(CheckpointError, match=message):
         check_file(tmp_path, FileRecord("gone", 3, "0" * 64))

@@ -62,7 +62,7 @@ def hold_equal(one: nn.Module, other: nn.Module, d_context: int, case: object) -
 BOTH = (True, False)
 
 
-def test_pytorchs_layer_becomes_ours() -> None:
+def test_pytorchs_layer_becomes_ours():
     for case in product((D, C), BOTH, BOTH, BOTH):
         d_context, batch_first, bias, fused = case
         theirs = nn.MultiheadAttention(
@@ -73,7 +73,7 @@ def test_pytorchs_layer_becomes_ours() -> None:
         hold_equal(ours, theirs, d_context, case)
 
 
-def test_our_layer_becomes_pytorchs() -> None:
+def test_our_layer_becomes_pytorchs():
     for case in product((D, C), BOTH):
         d_context, bias = case
         ours = MultiHeadAttention(
@@ -85,7 +85,7 @@ def test_our_layer_becomes_pytorchs() -> None:
         hold_equal(ours, theirs, d_context, case)
 
 
-def test_there_and_back_is_the_same_to_the_last_bit() -> None:
+def test_there_and_back_is_the_same_to_the_last_bit():
     for d_context in (D, C):
         ours = scattered(
             MultiHeadAttention(d_model=D, num_heads=H, d_context=d_context)
@@ -96,7 +96,7 @@ def test_there_and_back_is_the_same_to_the_last_bit() -> None:
             assert torch.equal(tensor, again[name]), name
 
 
-def test_dtype_dropout_and_mode_are_kept() -> None:
+def test_dtype_dropout_and_mode_are_kept():
     theirs = nn.MultiheadAttention(D, H, dropout=0.25, dtype=torch.double)
     for training in BOTH:
         ours = from_torch(theirs.train(training))
@@ -107,14 +107,14 @@ def test_dtype_dropout_and_mode_are_kept() -> None:
             assert {each.dtype for each in layer.parameters()} == {torch.double}
 
 
-def test_nothing_is_drawn() -> None:
+def test_nothing_is_drawn():
     theirs = nn.MultiheadAttention(D, H, kdim=C, vdim=C)
     chance = torch.get_rng_state()
     to_torch(from_torch(theirs))
     assert torch.equal(torch.get_rng_state(), chance)
 
 
-def test_the_copy_is_a_copy() -> None:
+def test_the_copy_is_a_copy():
     theirs = scattered(nn.MultiheadAttention(D, H))
     ours = from_torch(theirs)
     again = to_torch(ours)
@@ -131,7 +131,7 @@ def test_the_copy_is_a_copy() -> None:
         assert parameter.abs().sum() > 0
 
 
-def test_what_ours_has_not_is_refused() -> None:
+def test_what_ours_has_not_is_refused():
     for settings, message in (
         ({"add_bias_kv": True}, "add_bias_kv=True has no counterpart here"),
         ({"add_zero_attn": True}, "add_zero_attn=True has no counterpart here"),
@@ -145,7 +145,7 @@ def test_what_ours_has_not_is_refused() -> None:
             from_torch(nn.MultiheadAttention(D, H, **settings))
 
 
-def test_what_pytorchs_has_not_is_refused() -> None:
+def test_what_pytorchs_has_not_is_refused():
     for settings, message in (
         (
             {"head_dim": 5},

@@ -6,9 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,10 +15,8 @@ from tested_transformer import __version__
 from tested_transformer.cli import info, main
 from tested_transformer.cli.train import CheckpointWriter
 
-Command = Callable[..., Any]
 
-
-def test_without_a_command_there_is_help(command: Command) -> None:
+def test_without_a_command_there_is_help(command):
     ended = command()
     assert (ended.status, ended.out) == (2, "")
     assert ended.err.endswith("required: COMMAND; see tested-transformer --help\n")
@@ -31,7 +27,7 @@ def test_without_a_command_there_is_help(command: Command) -> None:
     assert command("--version").out == (f"tested-transformer {__version__}\n")
 
 
-def test_a_slip_of_the_pen_is_one_line(refused: Callable[..., str]) -> None:
+def test_a_slip_of_the_pen_is_one_line(refused):
     for words, message in (
         ("trian", "argument COMMAND: invalid choice: 'trian' (choose from "),
         ("train --steps many", "argument --steps: invalid int value: 'many'; see tes"),
@@ -41,7 +37,7 @@ def test_a_slip_of_the_pen_is_one_line(refused: Callable[..., str]) -> None:
         assert refused(*words.split()).startswith(message)
 
 
-def test_errors_are_one_line(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_are_one_line(command, monkeypatch):
     for error, message in (
         (OSError(28, "No space left on device", "runs/a"), "runs/a: no space left on "),
         (PermissionError(13, "Permission denied"), "permission denied"),
@@ -51,7 +47,7 @@ def test_errors_are_one_line(command: Command, monkeypatch: pytest.MonkeyPatch) 
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "the device has "),
     ):
 
-        def fail(*_: object, error: Exception = error) -> int:
+        def fail(*_, error=error):
             raise error
 
         monkeypatch.setattr(info.Info, "run", fail)
@@ -63,28 +59,22 @@ def test_errors_are_one_line(command: Command, monkeypatch: pytest.MonkeyPatch) 
             command("info", "--traceback")
 
 
-def test_a_mistake_of_ours_is_not_hidden(
-    command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mistake_of_ours_is_not_hidden(command, monkeypatch):
     monkeypatch.setattr(info.Info, "run", lambda *_: {}["nothing"])
     with pytest.raises(KeyError):
         command("info")
 
 
-def test_nobody_left_to_read_is_no_error(
-    command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def write(*_: object) -> int:
+def test_nobody_left_to_read_is_no_error(command, monkeypatch):
+    def write(*_):
         raise BrokenPipeError
 
     monkeypatch.setattr(info.Info, "run", write)
     assert command("info") == (141, "", "")
 
 
-def test_a_disk_that_is_full_leaves_no_run(
-    monkeypatch: pytest.MonkeyPatch, train: Command
-) -> None:
-    def full(*_: object, **__: object) -> None:
+def test_a_disk_that_is_full_leaves_no_run(monkeypatch, train):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(CheckpointWriter, "save", full)
@@ -97,9 +87,7 @@ def test_a_disk_that_is_full_leaves_no_run(
 # As it is used: in a process of its own.
 
 
-def test_text_is_utf8_in_files_whatever_the_console_has(
-    command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_text_is_utf8_in_files_whatever_the_console_has(command, monkeypatch):
     """A console of Windows in code page 1252 has no Greek."""
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="cp1252"))
@@ -117,7 +105,7 @@ def test_text_is_utf8_in_files_whatever_the_console_has(
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes end in another way there")
-def test_in_a_shell_a_pipe_may_close(python: list[str], trained: Path) -> None:
+def test_in_a_shell_a_pipe_may_close(python, trained):
     words = [*python, "generate", "--max-new-tokens", "100000", "--seed", "1"]
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -132,9 +120,7 @@ def test_in_a_shell_a_pipe_may_close(python: list[str], trained: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no process can send Ctrl-C there")
-def test_in_a_shell_ctrl_c_saves_and_says_how_to_go_on(
-    python: list[str], text: Path, tiny: list[str], command: Command
-) -> None:
+def test_in_a_shell_ctrl_c_saves_and_says_how_to_go_on(python, text, tiny, command):
     words = ["train", str(text), *tiny, "--steps", "100000", "--threads", "1"]
     with subprocess.Popen(
         [*python, *words, "--json"],
@@ -157,9 +143,7 @@ def test_in_a_shell_ctrl_c_saves_and_says_how_to_go_on(
     assert saved["step"] == end["step"]
 
 
-def test_an_output_that_is_closed_is_no_error(
-    trained: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_output_that_is_closed_is_no_error(trained, monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     assert main(["generate", "--max-new-tokens", "2", "--seed", "1"]) == 0
     monkeypatch.setattr(sys, "stderr", None)
@@ -173,9 +157,7 @@ class Unread(io.StringIO):
         raise BrokenPipeError
 
 
-def test_an_error_that_nobody_reads_keeps_its_status(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_error_that_nobody_reads_keeps_its_status(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Unread())
     assert main(["generate", "nothing"]) == 2
 
@@ -199,7 +181,7 @@ sys.exit(main(["train", "dna.txt", "--tokenizer", "bpe"]))
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no process can send Ctrl-C there")
-def test_ctrl_c_ends_the_learning_of_byte_pairs(python: list[str]) -> None:
+def test_ctrl_c_ends_the_learning_of_byte_pairs(python):
     letters = random.Random(0).choices("ACGT", k=6_000_000)
     Path("dna.txt").write_text("".join(letters))
     words = [python[0], "-c", LEARN]

@@ -1,13 +1,9 @@
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 import transformers
-
-Command = Callable[..., Any]
 
 
 @pytest.mark.parametrize(
@@ -17,9 +13,7 @@ Command = Callable[..., Any]
         ("gpt2", ["--recipe", "plain"]),
     ],
 )
-def test_what_is_exported_writes_the_same_text(
-    family: str, words: list[str], train: Command, command: Command
-) -> None:
+def test_what_is_exported_writes_the_same_text(family, words, train, command):
     heads = ["--num-heads", "2", "--sample", "0"]
     assert train(*words, *heads, "--max-seq-len", "30").status == 0
     ended = command("export", "runs/play", "out/play")
@@ -36,23 +30,19 @@ def test_what_is_exported_writes_the_same_text(
         assert shown.out == tokenizer.decode(answer[0]) + "\n"
 
 
-def test_the_usual_model_says_how_to_train_one_that_fits(
-    trained: Path, refused: Command
-) -> None:
+def test_the_usual_model_says_how_to_train_one_that_fits(trained, refused):
     line = refused("export", str(trained), "out")
     assert line.startswith("the model fits no family: LlamaForCausalLM has no positio")
     assert line.endswith("train --like llama, or --recipe plain for a GPT-2")
     assert not Path("out").exists()
 
 
-def test_it_asks_for_both_names(trained: Path, refused: Command) -> None:
+def test_it_asks_for_both_names(trained, refused):
     for words in ([], [str(trained)]):
         assert refused("export", *words).startswith("name a model and a folder")
 
 
-def test_an_export_is_replaced_only_on_request(
-    train: Command, command: Command, refused: Command
-) -> None:
+def test_an_export_is_replaced_only_on_request(train, command, refused):
     assert train("--recipe", "plain", "--sample", "0").status == 0
     words = ["export", "runs/play", "out", "--json"]
     told = json.loads(command(*words).out)

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,11 @@ from tested_transformer.cli import train as module
 from tested_transformer.cli.sources import load_source
 from tested_transformer.training import Recipe
 
-Command = Callable[..., Any]
 SHORT = ["--steps", "6", "--precision", "fp32", "--sample", "0", "--json"]
 
 
 @pytest.fixture
-def folder() -> Path:
+def folder():
     """Return the folder of a tiny Llama in half precision, made by transformers."""
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
@@ -43,7 +41,7 @@ def folder() -> Path:
 
 
 @pytest.fixture
-def poem() -> Path:
+def poem():
     path = Path("poem.txt")
     path.write_text(TEXT * 30)
     return path
@@ -57,9 +55,7 @@ def losses(out: str) -> list[float]:
     return [each["loss"] for each in events(out) if each["event"] == "step"]
 
 
-def test_a_published_model_is_tuned_and_exported_again(
-    folder: Path, poem: Path, command: Command
-) -> None:
+def test_a_published_model_is_tuned_and_exported_again(folder, poem, command):
     before = json.loads(command("evaluate", str(folder), str(poem), "--json").out)
     words = ["--steps", "20", "--lr", "0.01", "--seq-len", "30", *SHORT[2:]]
     ended = command("train", str(poem), "--from", str(folder), *words)
@@ -82,12 +78,10 @@ def test_a_published_model_is_tuned_and_exported_again(
     assert theirs("The cat")["input_ids"][0] == source.opening[0]
 
 
-def test_the_recipe_is_gentle_and_windows_are_short(
-    folder: Path, poem: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_recipe_is_gentle_and_windows_are_short(folder, poem, command, monkeypatch):
     seen: list[Recipe] = []
 
-    def note(model: Any, tokens: Any, recipe: Recipe, **settings: Any) -> Any:
+    def note(model, tokens, recipe, **settings):
         seen.append(recipe)
         raise KeyboardInterrupt
 
@@ -99,8 +93,8 @@ def test_the_recipe_is_gentle_and_windows_are_short(
 
 
 def test_a_run_that_was_stopped_gives_the_losses_of_one_that_was_not(
-    trained: Path, poem: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    trained, poem, command, monkeypatch
+):
     """From a run of this library, too."""
     poem.write_text("not to be, to be.\n" * 30)
     words = ["train", str(poem), "--from", str(trained), *SHORT, "--lr", "0.01"]
@@ -120,9 +114,7 @@ def test_a_run_that_was_stopped_gives_the_losses_of_one_that_was_not(
         assert torch.equal(weight, weights[name])
 
 
-def test_what_the_model_decides_is_refused(
-    trained: Path, text: Path, refused: Command
-) -> None:
+def test_what_the_model_decides_is_refused(trained, text, refused):
     for words, named in (
         ("--d-model 8 --dropout 0.1", "d_model, dropout"),
         ("--attention latent --latent-dim 4", "attention, latent_dim"),
@@ -134,9 +126,7 @@ def test_what_the_model_decides_is_refused(
         assert line == f"{named}: --from takes these from the model; leave them out"
 
 
-def test_a_run_is_resumed_only_from_the_same_model(
-    trained: Path, text: Path, command: Command, refused: Command
-) -> None:
+def test_a_run_is_resumed_only_from_the_same_model(trained, text, command, refused):
     words = [str(text), "--out", "tuned", *SHORT, "--steps", "1"]
     assert command("train", *words, "--from", str(trained)).status == 0
     line = refused("train", *words, "--resume", "--from", "gpt2")
@@ -145,13 +135,11 @@ def test_a_run_is_resumed_only_from_the_same_model(
     assert line.startswith("there is no folder 'nowhere'")
 
 
-def test_a_sample_makes_room_for_itself_alone(
-    folder: Path, poem: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sample_makes_room_for_itself_alone(folder, poem, command, monkeypatch):
     lengths: list[int | None] = []
     new_cache = module.GPT.new_cache
 
-    def note(self: Any, batch_size: int = 1, *, max_length: int | None = None) -> Any:
+    def note(self, batch_size=1, *, max_length=None):
         lengths.append(max_length)
         return new_cache(self, batch_size, max_length=max_length)
 

@@ -1,5 +1,5 @@
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,8 @@ from tested_transformer.decoding import (
 from tested_transformer.decoding.cache_readers import CACHES
 from tested_transformer.gpt import GPT, GPTConfig
 
-Command = Callable[..., Any]
 
-
-def test_the_text_alone_goes_to_the_standard_output(
-    trained: Path, command: Command
-) -> None:
+def test_the_text_alone_goes_to_the_standard_output(trained, command):
     words = ["generate", str(trained), "--prompt", "to be", "--max-new-tokens", "9"]
     one = command(*words, "--seed", "3")
     assert (one.status, one.err) == (0, "")
@@ -48,19 +44,13 @@ def test_the_text_alone_goes_to_the_standard_output(
     ("attention", "reader"), [("softmax", "Decoder"), ("gated", "CachedReader")]
 )
 def test_the_decoder_reads_where_the_model_fits_it(
-    attention: str,
-    reader: str,
-    train: Command,
-    command: Command,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    attention, reader, train, command, monkeypatch
+):
     assert train("--attention", attention, "--sample", "0").status == 0
     steps: set[str] = set()
     for kind in (Decoder, CachedReader):
 
-        def step(
-            self: Any, tokens: torch.Tensor, kind: Any = kind, real: Any = kind.step
-        ) -> torch.Tensor:
+        def step(self, tokens, kind=kind, real=kind.step):
             steps.add(kind.__name__)
             return real(self, tokens)
 
@@ -69,7 +59,7 @@ def test_the_decoder_reads_where_the_model_fits_it(
     assert steps == {reader}
 
 
-def test_a_seed_that_was_drawn_is_told(trained: Path, command: Command) -> None:
+def test_a_seed_that_was_drawn_is_told(trained, command):
     words = ["generate", "--prompt", "be", "--max-new-tokens", "20"]
     drawn = command(*words)
     assert drawn.err.startswith("for the same text, add --seed ")
@@ -80,7 +70,7 @@ def test_a_seed_that_was_drawn_is_told(trained: Path, command: Command) -> None:
     assert greedy == command(*words, "--temperature", "0")
 
 
-def test_another_cache_writes(trained: Path, command: Command) -> None:
+def test_another_cache_writes(trained, command):
     words = ["generate", str(trained), "--temperature", "0", "--seed", "1"]
     words += ["--max-new-tokens", "30"]
     usual = command(*words)
@@ -91,7 +81,7 @@ def test_another_cache_writes(trained: Path, command: Command) -> None:
             assert other.out == usual.out, cache
 
 
-def test_pages_change_no_text_and_are_told(trained: Path, command: Command) -> None:
+def test_pages_change_no_text_and_are_told(trained, command):
     words = ["generate", str(trained), "--prompt", "to be", "--seed", "3"]
     words += ["--num-samples", "3", "--max-new-tokens", "2"]
     paged, usual = command(*words, "--cache", "paged"), command(*words)
@@ -104,9 +94,7 @@ def test_pages_change_no_text_and_are_told(trained: Path, command: Command) -> N
     assert (nothing.status, nothing.err) == (0, "")
 
 
-def test_a_draft_changes_no_text(
-    trained: Path, command: Command, text: Path, tiny: list[str]
-) -> None:
+def test_a_draft_changes_no_text(trained, command, text, tiny):
     small = ["--num-layers", "1", "--out", "small"]
     assert command("train", str(text), *tiny, *small).status == 0
     words = ["generate", str(trained), "--prompt", "to", "--max-new-tokens", "5"]
@@ -121,13 +109,7 @@ def test_a_draft_changes_no_text(
     )
 
 
-def test_a_draft_that_does_not_fit_is_refused(
-    trained: Path,
-    command: Command,
-    refused: Callable[..., str],
-    text: Path,
-    tiny: list[str],
-) -> None:
+def test_a_draft_that_does_not_fit_is_refused(trained, command, refused, text, tiny):
     tiny += ["--steps", "1", "--sample", "0"]
     other = Path("other.txt")
     other.write_text("0123456789" * 50)
@@ -160,12 +142,10 @@ def test_a_draft_that_does_not_fit_is_refused(
     assert refused("generate", str(trained), "--cache", "x").startswith("cache='x'")
 
 
-def test_settings_reach_the_model(
-    trained: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_reach_the_model(trained, command, monkeypatch):
     seen: dict[str, Any] = {}
 
-    def note(*args: Any, **settings: Any) -> Any:
+    def note(*args, **settings):
         seen.update(settings)
         return write(*args, **settings)
 
@@ -192,9 +172,7 @@ def test_settings_reach_the_model(
 
 
 @pytest.mark.parametrize("more", ["", "--json"])
-def test_each_text_is_that_of_its_own_seed(
-    more: str, trained: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_text_is_that_of_its_own_seed(more, trained, command, monkeypatch):
     """However many are written side by side, and with a stop that some meet first."""
     words = f"generate --max-new-tokens 9 --prompt be --stop t {more}".split()
     monkeypatch.setattr(module, "_AT_ONCE", 2)
@@ -212,7 +190,7 @@ def test_each_text_is_that_of_its_own_seed(
     assert len({*alone}) > 1
 
 
-def test_a_stop_string_ends_the_text(trained: Path, command: Command) -> None:
+def test_a_stop_string_ends_the_text(trained, command):
     words = ["generate", "--prompt", "to be", "--max-new-tokens", "50", "--seed", "3"]
     whole = command(*words).out.removeprefix("to be")
     stop = whole[20:22]
@@ -220,9 +198,7 @@ def test_a_stop_string_ends_the_text(trained: Path, command: Command) -> None:
     assert short == whole[: whole.index(stop)] + "\n"
 
 
-def test_what_does_not_fit_is_refused(
-    trained: Path, refused: Callable[..., str]
-) -> None:
+def test_what_does_not_fit_is_refused(trained, refused):
     for words, message in (
         ("--prompt xyz", "'x', 'y', 'z' (first at position 0) not in the alphabet of"),
         ("--prompt=", "prompt='' must not be empty"),
@@ -237,7 +213,7 @@ def test_what_does_not_fit_is_refused(
         assert message in refused("generate", *words.split())[: len(message) + 40]
 
 
-def test_a_new_line_is_the_prompt_where_it_is_known() -> None:
+def test_a_new_line_is_the_prompt_where_it_is_known():
     assert default_prompt(CharTokenizer("\nab")) == "\n"
     assert default_prompt(CharTokenizer("ba")) == "b"
 
@@ -292,9 +268,7 @@ TEXT = "aé b€, END of it all"  # 2 bytes and 3: 23 tokens
     ("num_drafted", "stop"),
     [(2, []), (7, []), (1, ["END"]), (3, ["€,", "x"]), (4, [" of", "nothing"])],
 )
-def test_drafts_are_shown_as_they_are_accepted(
-    num_drafted: int, stop: list[str]
-) -> None:
+def test_drafts_are_shown_as_they_are_accepted(num_drafted, stop):
     """As plain writing would: whole letters, nothing of a stop, no pass after it."""
     tokenizer = Bytes()
     text = tokenizer.encode(TEXT)
@@ -374,9 +348,7 @@ def put_words(folder: Path, decoder: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("decoder", "more"), [(METASPACE, ["--draft", "ngram"]), (LLAMA, [])]
 )
-def test_the_text_is_what_is_decoded_at_once(
-    decoder: dict[str, Any], more: list[str], command: Command
-) -> None:
+def test_the_text_is_what_is_decoded_at_once(decoder, more, command):
     put_words(Path("words"), decoder)
     source = load_source("words", torch.device("cpu"))
     prompt = source.tokenizer.encode("the cat")
@@ -394,17 +366,17 @@ def test_the_text_is_what_is_decoded_at_once(
     assert json.loads(short.out)["text"] == text[len("the cat") :].partition(stop)[0]
 
 
-def test_a_tokenizer_without_a_new_line_starts_with_its_first_token() -> None:
+def test_a_tokenizer_without_a_new_line_starts_with_its_first_token():
     class Words:
         vocab_size = 3
 
-        def encode(self, text: str) -> list[int]:
+        def encode(self, text):
             return [len(word) for word in text.split()]
 
-        def decode(self, ids: Iterable[int]) -> str:
+        def decode(self, ids):
             return " ".join("x" * token for token in ids)
 
-        def to_dict(self) -> dict[str, object]:
+        def to_dict(self):
             return {"kind": "words"}
 
     assert default_prompt(Words()) == ""

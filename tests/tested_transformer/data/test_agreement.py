@@ -34,7 +34,7 @@ STORIES = Stories(
 )
 
 
-def test_a_verb_shows_its_number_where_the_forms_part() -> None:
+def test_a_verb_shows_its_number_where_the_forms_part():
     found = list(agreements(STORIES))
     told = [
         (TEXT[: each.at + 1].split()[-1], TEXT[each.subject : each.end])
@@ -49,7 +49,7 @@ def test_a_verb_shows_its_number_where_the_forms_part() -> None:
     assert [TEXT[each.at] for each in found] == ["e", " ", "y"]
 
 
-def test_the_right_character_comes_next_in_real_stories() -> None:
+def test_the_right_character_comes_next_in_real_stories():
     stories = write_stories(4000, seed=3)
     found = list(agreements(stories))
     assert len(found) > 100
@@ -60,7 +60,7 @@ def test_the_right_character_comes_next_in_real_stories() -> None:
         assert stories.text[each.end] in " ,."
 
 
-def test_a_subject_is_marked_with_the_character_after_it() -> None:
+def test_a_subject_is_marked_with_the_character_after_it():
     found = list(agreements(STORIES))
     target = subject_target(found, [0, 10], 30)
     assert target.shape == (2, 30, 30)
@@ -72,7 +72,7 @@ def test_a_subject_is_marked_with_the_character_after_it() -> None:
     assert marked == [*first, *second, *((1, 11, key) for key in range(4, 9))]
 
 
-def test_a_name_is_copied_letter_by_letter() -> None:
+def test_a_name_is_copied_letter_by_letter():
     for letter in range(4):
         target = name_target(STORIES, [0, 12, 15], 30, letter=letter)
         wanted = [(1, 33 + letter - 1 - 12, 14 + letter - 12)]

@@ -43,11 +43,11 @@ def words_of(text: str) -> list[str]:
     return re.findall(r"\w+|[.,]", text)
 
 
-def test_a_line_feed_is_a_token_between_stories() -> None:
+def test_a_line_feed_is_a_token_between_stories():
     assert token_places(STORIES) == [*range(8), 9, 10, 11, 12]
 
 
-def test_places_are_those_of_the_tokenizer() -> None:
+def test_places_are_those_of_the_tokenizer():
     told = write_stories(3_000, seed=5, names=FEW_NAMES)
     tokenizer = WordTokenizer.from_text(told.text)
     ids = tokenizer.encode(told.text)
@@ -55,7 +55,7 @@ def test_places_are_those_of_the_tokenizer() -> None:
     assert found == [word.text for word in told.words]
 
 
-def test_a_verb_is_foretold_from_the_word_before() -> None:
+def test_a_verb_is_foretold_from_the_word_before():
     assert [*word_agreements(STORIES)] == [
         WordAgreement(at=3, subject=3, singular=True, distractors=0),
         WordAgreement(at=4, subject=1, singular=False, distractors=1),
@@ -63,7 +63,7 @@ def test_a_verb_is_foretold_from_the_word_before() -> None:
     ]
 
 
-def test_verbs_of_real_stories_have_the_number_that_is_said() -> None:
+def test_verbs_of_real_stories_have_the_number_that_is_said():
     told = write_stories(20_000, seed=6, names=FEW_NAMES)
     places = dict(zip(token_places(told), told.words, strict=True))
     found = [*word_agreements(told)]
@@ -78,13 +78,13 @@ def test_verbs_of_real_stories_have_the_number_that_is_said() -> None:
         verb_forms("one")
 
 
-def test_a_subject_is_marked() -> None:
+def test_a_subject_is_marked():
     target = word_subject_target([*word_agreements(STORIES)], [0, 2], 6)
     assert target.nonzero().tolist() == [[0, 3, 3], [0, 4, 1], [1, 1, 1]]
     assert (target.dtype, target.shape) == (torch.bool, (2, 6, 6))
 
 
-def test_names_are_marked_within_their_story() -> None:
+def test_names_are_marked_within_their_story():
     told = write_stories(4_000, seed=7, names=FEW_NAMES)
     words = dict(zip(token_places(told), told.words, strict=True))
     length = max(words) + 2
@@ -100,7 +100,7 @@ def test_names_are_marked_within_their_story() -> None:
     assert not word_name_target(STORIES, [0], 13).any()
 
 
-def test_a_sentence_is_what_the_grammar_can_write() -> None:
+def test_a_sentence_is_what_the_grammar_can_write():
     for sentence in (
         "Rika is a small wolf.",
         "The dogs that Nilo sees sleep.",
@@ -121,7 +121,7 @@ def test_a_sentence_is_what_the_grammar_can_write() -> None:
         assert not is_sentence(words_of(sentence)), sentence
 
 
-def test_every_sentence_of_the_stories_is_one_and_hardly_any_other() -> None:
+def test_every_sentence_of_the_stories_is_one_and_hardly_any_other():
     told = write_stories(20_000, seed=8, names=FEW_NAMES).text
     sentences = [words_of(each) for each in re.findall(r"[^.\n]+\.", told)]
     assert len(sentences) > 200

@@ -40,7 +40,7 @@ def same_both_ways(tokenizer: Tokenizer, text: str) -> None:
 
 @given(text=st.text([*TEXT]))
 @example(TEXT)
-def test_of_characters_and_of_bytes(text: str):
+def test_of_characters_and_of_bytes(text):
     same_both_ways(CHARS, text)
     same_both_ways(BYTES, text)
 
@@ -50,18 +50,18 @@ def test_of_characters_and_of_bytes(text: str):
     between=st.sampled_from([" ", " \n "]),
 )
 @example([TEXT], "")
-def test_of_words(words: list[str], between: str):
+def test_of_words(words, between):
     same_both_ways(WORDS, between.join(words))
 
 
 @given(tokenizer=st.sampled_from([CHARS, WORDS, BYTES]), data=st.data())
-def test_any_tokens_have_the_same_text(tokenizer: Tokenizer, data: st.DataObject):
+def test_any_tokens_have_the_same_text(tokenizer, data):
     ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1)))
     assert opened(tokenizer).decode(ids) == tokenizer.decode(ids)
 
 
 @given(text=st.text())
-def test_any_text_is_cut_into_the_same_words(text: str):
+def test_any_text_is_cut_into_the_same_words(text):
     same_both_ways(WordTokenizer.from_text(f"{text} a"), text)
 
 

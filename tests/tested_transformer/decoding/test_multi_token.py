@@ -149,7 +149,7 @@ def test_every_text_has_the_targets_probability():
         assert outcomes[text] == pytest.approx(expected.item(), abs=1e-9)
 
 
-def test_what_does_not_fit_is_refused(as_a_caller: None):
+def test_what_does_not_fit_is_refused(as_a_caller):
     config = GPTConfig(vocab_size=V, num_layers=1)
     with pytest.raises(ValueError, match="num_layers=1 must be 2 or more"):
         MultiTokenGPT(GPT(config), num_tokens=2)

@@ -146,7 +146,7 @@ def with_gradients(shapes: list[tuple[int, int]]) -> list[nn.Parameter]:
 
 
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="PyTorch before 2.9")
-def test_it_steps_as_pytorchs(monkeypatch: pytest.MonkeyPatch):
+def test_it_steps_as_pytorchs(monkeypatch):
     # Theirs has one polynomial for all rounds.
     jordan = (3.4445, -4.7750, 2.0315)
     monkeypatch.setattr(muon, "_coefficients", lambda rounds: [jordan] * rounds)

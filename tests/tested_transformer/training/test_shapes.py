@@ -1,17 +1,11 @@
 """What ``train`` passes on has the shapes that it is said to have."""
 
-from collections.abc import Callable
-
 import torch
-from torch import Tensor
 
-from tested_transformer.gpt import GPT
 from tested_transformer.training import Recipe, train
 
 
-def test_shapes_are_what_they_are_said_to_be(
-    make_model: Callable[..., GPT], tokens: Tensor
-):
+def test_shapes_are_what_they_are_said_to_be(make_model, tokens):
     model = make_model(num_experts=3)
     recipe = Recipe(
         steps=2,
