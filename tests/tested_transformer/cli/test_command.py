@@ -1,19 +1,16 @@
 import io
 import json
 import os
-import random
 import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from tested_transformer import __version__
 from tested_transformer.cli import info, main
-from tested_transformer.cli.train import CheckpointWriter
 
 
 def test_without_a_command_there_is_help(command):
@@ -71,17 +68,6 @@ def test_nobody_left_to_read_is_no_error(command, monkeypatch):
 
     monkeypatch.setattr(info.Info, "run", write)
     assert command("info") == (141, "", "")
-
-
-def test_a_disk_that_is_full_leaves_no_run(monkeypatch, train):
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(CheckpointWriter, "save", full)
-    ended = train("--out", "full")
-    assert ended.status == 2
-    assert ended.err.endswith("no space left on device\n")
-    assert not Path("full/checkpoint.json").exists()
 
 
 # As it is used: in a process of its own.
@@ -160,31 +146,3 @@ class Unread(io.StringIO):
 def test_an_error_that_nobody_reads_keeps_its_status(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Unread())
     assert main(["generate", "nothing"]) == 2
-
-
-LEARN = """
-import os, signal, sys, threading
-from tested_transformer.cli import main
-from tested_transformer.data import tokenizers
-
-# A shell without job control lets its background jobs ignore Ctrl-C.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-
-def lines(pieces, usual=tokenizers._lines):
-    yield from usual(pieces)
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-
-tokenizers._lines = lines
-sys.exit(main(["train", "dna.txt", "--tokenizer", "bpe"]))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="no process can send Ctrl-C there")
-def test_ctrl_c_ends_the_learning_of_byte_pairs(python):
-    letters = random.Random(0).choices("ACGT", k=6_000_000)
-    Path("dna.txt").write_text("".join(letters))
-    words = [python[0], "-c", LEARN]
-    ended = subprocess.run(words, capture_output=True, text=True)
-    assert ended.stderr == "\ntested-transformer: interrupted\n"
-    assert ended.returncode == 130

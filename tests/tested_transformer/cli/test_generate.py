@@ -6,17 +6,14 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 
-from tested_transformer.checkpoints import to_gpt2
 from tested_transformer.cli import generate as module
 from tested_transformer.cli.generate import (
     default_prompt,
     write,
     write_with_drafts,
 )
-from tested_transformer.cli.sources import load_source
-from tested_transformer.data import CharTokenizer
+from tested_transformer.data import CharTokenizer, WordTokenizer
 from tested_transformer.decoding import (
     CachedReader,
     Decoder,
@@ -24,7 +21,6 @@ from tested_transformer.decoding import (
     Drafter,
     RandomSource,
     Sampling,
-    generate,
 )
 from tested_transformer.decoding.cache_readers import CACHES
 from tested_transformer.gpt import GPT, GPTConfig
@@ -300,86 +296,9 @@ def test_drafts_are_shown_as_they_are_accepted(num_drafted, stop):
     assert drafter.calls == -(-(len(read_last.encode()) - 1) // (num_drafted + 1))
 
 
-# Text that comes piece by piece, with a tokenizer that drops the first space.
-
-METASPACE: dict[str, Any] = {
-    "type": "Metaspace",
-    "replacement": "▁",
-    "prepend_scheme": "always",
-    "split": True,
-}
-LLAMA: dict[str, Any] = {
-    "type": "Sequence",
-    "decoders": [
-        {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
-        {"type": "ByteFallback"},
-        {"type": "Fuse"},
-        {"type": "Strip", "content": " ", "start": 1, "stop": 0},
-    ],
-}
-
-
-def put_words(folder: Path, decoder: dict[str, Any]) -> None:
-    words = ["<unk>", "▁the", "▁cat", "▁sat", "▁on", "▁a", "▁mat"]
-    vocabulary = {word: at for at, word in enumerate(words)}
-    definition = {
-        "version": "1.0",
-        "added_tokens": [],
-        "pre_tokenizer": METASPACE,
-        "decoder": decoder,
-        "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "<unk>"},
-    }
-    torch.manual_seed(3)
-    config = GPTConfig(
-        vocab_size=7,
-        max_seq_len=9,
-        d_model=12,
-        num_heads=3,
-        num_layers=1,
-        activation="gelu_tanh",
-    )
-    weights, settings = to_gpt2(GPT(config))
-    folder.mkdir()
-    save_file(weights, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(settings))
-    (folder / "tokenizer.json").write_text(json.dumps(definition))
-
-
-@pytest.mark.parametrize(
-    ("decoder", "more"), [(METASPACE, ["--draft", "ngram"]), (LLAMA, [])]
-)
-def test_the_text_is_what_is_decoded_at_once(decoder, more, command):
-    put_words(Path("words"), decoder)
-    source = load_source("words", torch.device("cpu"))
-    prompt = source.tokenizer.encode("the cat")
-    [ids] = generate(
-        source.model, [prompt], max_new_tokens=6, sampling=Sampling(temperature=0.0)
-    )
-    text = source.tokenizer.decode([*prompt, *ids])
-    assert text.startswith("the cat ")
-    words = ["generate", "words", "--prompt", "the cat", "--temperature", "0", *more]
-    words += ["--max-new-tokens", "6"]
-    assert command(*words).out == text + "\n"
-    stop = text[len("the cat") :][3:7]
-    assert " " in stop
-    short = command(*words, "--stop", stop, "--json")
-    assert json.loads(short.out)["text"] == text[len("the cat") :].partition(stop)[0]
-
-
 def test_a_tokenizer_without_a_new_line_starts_with_its_first_token():
-    class Words:
-        vocab_size = 3
-
-        def encode(self, text):
-            return [len(word) for word in text.split()]
-
-        def decode(self, ids):
-            return " ".join("x" * token for token in ids)
-
-        def to_dict(self):
-            return {"kind": "words"}
-
-    assert default_prompt(Words()) == ""
-    model = GPT(GPTConfig(vocab_size=3, d_model=12, num_heads=3, num_layers=1))
+    words = WordTokenizer(["x", "y"])
+    assert default_prompt(words) == "x"
+    model = GPT(GPTConfig(vocab_size=2, d_model=12, num_heads=3, num_layers=1))
     with pytest.raises(ValueError, match=r"^prompt=' ' has no tokens: the model cont"):
-        write(model, Words(), " ", max_new_tokens=1, seed=0, sampling=Sampling())
+        write(model, words, " ", max_new_tokens=1, seed=0, sampling=Sampling())

@@ -87,8 +87,14 @@ def check_pages(server: Server) -> None:
     assert blank | cached | {*held} == {*range(len(server.pool.users))}
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize(
+    ("kind", "policy"),
+    [
+        *zip([*KINDS, *KINDS], POLICIES, strict=True),
+        *((kind, "all") for kind in KINDS[:-1]),
+    ],
+    ids=str,
+)
 def test_the_tokens_are_those_of_each_alone(kind, policy):
     model, sampling = make(**kind), Sampling(temperature=1.2, top_p=0.95)
     server = Server(model, probabilities=sampling.probabilities, **POLICIES[policy])
