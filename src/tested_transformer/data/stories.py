@@ -231,10 +231,7 @@ def _surprisal(symbol: str, parts: tuple[str, ...]) -> float:
 
 
 def write_stories(
-    num_characters: int = 1_000_000,
-    *,
-    seed: int = 0,
-    names: tuple[str, ...] = _NAMES,
+    num_characters: int = 1_000_000, *, seed: int = 0, names: tuple[str, ...] = _NAMES
 ) -> Stories:
     """Write stories until the text has at least ``num_characters``.
 

@@ -151,10 +151,7 @@ def test_a_failure_leaves_the_old_model(file, tmp_path, monkeypatch):
         monkeypatch.setattr(name, full, raising=False)
     with pytest.raises(OSError, match="No space left"):
         export_model(
-            folder,
-            model_like("llama", tokenizer.vocab_size),
-            tokenizer,
-            overwrite=True,
+            folder, model_like("llama", tokenizer.vocab_size), tokenizer, overwrite=True
         )
     assert {each.name: each.read_bytes() for each in folder.iterdir()} == before
     assert [*tmp_path.iterdir()] == [folder]

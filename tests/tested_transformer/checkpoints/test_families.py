@@ -308,10 +308,7 @@ RULES: dict[str, dict[str, Any]] = {
     "yarn": {"factor": 4.0, "original_max_position_embeddings": 11},
     "yarn, not whole": {"factor": 4.0, "truncate": False, "beta_fast": 2.0},
     "yarn, as sharp": {"factor": 4.0, "attention_factor": 1.0, "beta_slow": 0.5},
-    "longrope": {
-        "short_factor": [1.0, 1.5, 2.0, 3.0, 5.0],
-        "long_factor": [9.0] * 5,
-    },
+    "longrope": {"short_factor": [1.0, 1.5, 2.0, 3.0, 5.0], "long_factor": [9.0] * 5},
     "longrope, sharper": {
         "short_factor": [1.0, 1.5, 2.0, 3.0, 5.0],
         "long_factor": [9.0] * 5,
@@ -359,11 +356,7 @@ UNREADABLE += [
     for name, rule, message in (
         ("llama", 3, f"{ROPE} must be settings by name, not 3"),
         ("llama", {"rope_theta": None}, "tiny has settings that do not fit: "),
-        (
-            "llama",
-            {"rope_type": "dynamic"},
-            "tiny has rope_type='dynamic'; only defa",
-        ),
+        ("llama", {"rope_type": "dynamic"}, "tiny has rope_type='dynamic'; only defa"),
         ("llama", {"partial_rotary_factor": 0.5}, f"{ROPE} has partial_rotary_factor="),
         ("llama", {**LLAMA3, "mscale": 2.0}, f"{ROPE} has mscale=2.0, which this libr"),
         ("llama", _LINEAR, f"{ROPE} does not say factor"),

@@ -10,12 +10,17 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
-import safetensors.torch
 import torch
-from torch import Tensor
+from tests.tested_transformer.checkpoints.folders import (
+    CONFIG,
+    INDEX,
+    ONE,
+    TWO,
+    put,
+    put_in_parts,
+)
 
 from tested_transformer.checkpoints import (
     CheckpointError,
@@ -28,41 +33,10 @@ from tested_transformer.checkpoints import (
 )
 from tested_transformer.gpt import GPT, GPTConfig
 
-CONFIG = GPTConfig(
-    vocab_size=13,
-    max_seq_len=7,
-    d_model=6,
-    num_heads=3,
-    num_layers=2,
-    activation="gelu_tanh",
-)
-
 
 @pytest.fixture
 def model():
     return GPT(CONFIG)
-
-
-def put(folder: Path, weights: dict[str, Tensor], settings: dict[str, Any]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(settings))
-    safetensors.torch.save_file(weights, folder / "model.safetensors")
-
-
-def put_in_parts(folder: Path, weights: dict[str, Tensor], settings: dict) -> None:
-    put(folder, weights, settings)
-    (folder / "model.safetensors").unlink()
-    names = sorted(weights)
-    parts = {
-        "model-00001-of-00002.safetensors": names[::2],
-        "model-00002-of-00002.safetensors": names[1::2],
-    }
-    for file, some in parts.items():
-        part = {name: weights[name] for name in some}
-        safetensors.torch.save_file(part, folder / file)
-    places = {name: file for file, some in parts.items() for name in some}
-    index = {"metadata": {"total_size": 1}, "weight_map": places}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
 def check_same(one: GPT, other: GPT) -> None:
@@ -158,14 +132,9 @@ def served(tmp_path, monkeypatch):
 
 def test_a_model_is_fetched_once(model, served):
     put_in_parts(served.folder / "some/tiny/v2", *to_gpt2(model))
-    files = [
-        "config.json",
-        "model.safetensors.index.json",
-        "model-00001-of-00002.safetensors",
-        "model-00002-of-00002.safetensors",
-    ]
     for load in (load_pretrained, load_gpt2):
         check_same(load("some/tiny", revision="v2"), model)
+        files = ("config.json", INDEX, ONE, TWO)
         assert served.requests == [f"/some/tiny/resolve/v2/{file}" for file in files]
         served.status = 500
 

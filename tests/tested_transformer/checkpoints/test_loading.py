@@ -207,7 +207,7 @@ def test_all_that_differs_is_named(checkpoint, tmp_path):
                 "recipe": {"lr": 0.2, "steps": 7, "clip": 1.0},
                 "tokenizer": {"characters": "abd" * 30},
                 "text": "shakespeare",
-            },
+            }
         )
     assert str(refused.value) == (
         f"{tmp_path} was saved with config.d_model=6, not 12; "

@@ -101,10 +101,7 @@ SPOILED = [
     (_altered, "model.safetensors was altered: its sha256 begins with "),
     (lambda f: (f / "model.safetensors").unlink(), "model.safetensors is missing"),
     (lambda f: (f / "card.json").unlink(), "card.json is missing"),
-    (
-        lambda f: (f / "card.json").write_text("{"),
-        "card.json is cut short or not JSON",
-    ),
+    (lambda f: (f / "card.json").write_text("{"), "card.json is cut short or not JSON"),
     (_card(lambda card: card.pop("weights")), "is not the card of a model"),
     (
         _card(lambda card: card["weights"].update(bytes="many")),

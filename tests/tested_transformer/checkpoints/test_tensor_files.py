@@ -11,6 +11,14 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.tested_transformer.checkpoints.folders import (
+    CONFIG,
+    INDEX,
+    ONE,
+    TWO,
+    put_in_parts,
+    write,
+)
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -23,34 +31,7 @@ from tested_transformer.checkpoints import (
 from tested_transformer.checkpoints.loading import fill_model
 from tested_transformer.checkpoints.saving import check_fit
 from tested_transformer.checkpoints.tensor_files import TensorFiles
-from tested_transformer.gpt import GPT, GPTConfig
-
-CONFIG = GPTConfig(
-    vocab_size=13,
-    max_seq_len=7,
-    d_model=6,
-    num_heads=3,
-    num_layers=2,
-    activation="gelu_tanh",
-)
-INDEX = "model.safetensors.index.json"
-ONE, TWO = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
-
-
-def put(folder: Path, model: GPT) -> None:
-    """Save a model in GPT-2's layout, in two files."""
-    weights, settings = to_gpt2(model)
-    folder.mkdir(exist_ok=True)
-    names = sorted(weights)
-    for file, some in ((ONE, names[::2]), (TWO, names[1::2])):
-        save_file({name: weights[name] for name in some}, folder / file)
-    places = dict.fromkeys(names, ONE) | dict.fromkeys(names[1::2], TWO)
-    write(folder / INDEX, {"weight_map": places})
-    write(folder / "config.json", settings)
-
-
-def write(path: Path, content: object) -> None:
-    path.write_text(json.dumps(content))
+from tested_transformer.gpt import GPT
 
 
 def change(path: Path, **changes: Any) -> None:
@@ -68,7 +49,7 @@ def change_weights(folder: Path, changes: dict[str, Tensor]) -> None:
 
 @pytest.fixture
 def folder(tmp_path):
-    put(tmp_path / "model", GPT(CONFIG))
+    put_in_parts(tmp_path / "model", *to_gpt2(GPT(CONFIG)))
     return tmp_path / "model"
 
 
@@ -141,7 +122,7 @@ def test_a_model_is_in_memory_only_once(tmp_path, kept, dtype):
     # Queries, keys and values are one tensor in GPT-2's file.
     saved = max(saved, 3 * model.blocks[0].attention.q_proj.weight.nbytes)
     if kept == "in two files":
-        put(tmp_path, model)
+        put_in_parts(tmp_path, *to_gpt2(model))
     else:
         ship_model(tmp_path, model)
     with Watch() as watch:
@@ -284,7 +265,7 @@ def test_a_broken_folder_is_refused_in_one_line(tmp_path):
     model = GPT(CONFIG)
     for name, (spoil, message) in BROKEN.items():
         folder = tmp_path / name
-        put(folder, model)
+        put_in_parts(folder, *to_gpt2(model))
         spoil(folder)
         with pytest.raises(CheckpointError) as refused:
             load_pretrained(folder)

@@ -157,10 +157,7 @@ def test_what_pytorchs_has_not_is_refused():
             f"num_kv_heads=1 must equal num_heads={H}: "
             "PyTorch's heads do not share keys",
         ),
-        (
-            {"qk_norm": True},
-            "qk_norm=True has no counterpart in nn.MultiheadAttention",
-        ),
+        ({"qk_norm": True}, "qk_norm=True has no counterpart in nn.MultiheadAttention"),
         (
             {"core": AdjustedSoftmax(soft_cap=5.0)},
             "core must be Softmax(): PyTorch's layer has no other",

@@ -60,11 +60,7 @@ def test_a_rotary_run_reads_and_writes_texts_longer_than_its_own(train, command)
         )
         sampling = Sampling(temperature=0.8)
         tokens = generate(
-            model,
-            [alphabet.encode("\n")],
-            max_new_tokens=30,
-            seed=3,
-            sampling=sampling,
+            model, [alphabet.encode("\n")], max_new_tokens=30, seed=3, sampling=sampling
         )
         assert wrote == alphabet.decode(tokens[0])
     assert losses["linear"] != losses["yarn"]

@@ -8,10 +8,7 @@ import transformers
 
 @pytest.mark.parametrize(
     ("family", "words"),
-    [
-        ("llama", ["--like", "llama"]),
-        ("gpt2", ["--recipe", "plain"]),
-    ],
+    [("llama", ["--like", "llama"]), ("gpt2", ["--recipe", "plain"])],
 )
 def test_what_is_exported_writes_the_same_text(family, words, train, command):
     heads = ["--num-heads", "2", "--sample", "0"]

@@ -7,45 +7,12 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from tests.tested_transformer.data.published import LLAMA2, LLAMA3, TEXT
+from tests.tested_transformer.data.published import FAMILIES, TEXT, put
 
 from tested_transformer.cli.sources import Source, load_source
 from tested_transformer.data import BytePairTokenizer
 from tested_transformer.decoding import Decoder
 from tested_transformer.training import evaluate
-
-SIZES = {
-    # More tokens than the tokenizer has, as if padded to a multiple of 64.
-    "vocab_size": 384,
-    "hidden_size": 16,
-    "intermediate_size": 20,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "head_dim": 8,
-    "max_position_embeddings": 131072,
-    "bos_token_id": None,
-    "eos_token_id": None,
-    "pad_token_id": None,
-}
-FAMILIES: dict[str, tuple[Any, str]] = {
-    "llama": (transformers.LlamaConfig, LLAMA3),
-    "gemma2": (transformers.Gemma2Config, LLAMA2),
-}
-
-
-def put(family: str, folder: Path, **changes: Any) -> Any:
-    """Make a tiny model with its tokenizer, as it is published."""
-    kind, tokenizer = FAMILIES[family]
-    torch.manual_seed(3)
-    model = transformers.AutoModelForCausalLM.from_config(kind(**SIZES | changes))
-    for weight in model.parameters():
-        torch.nn.init.normal_(weight, std=0.5)
-    model.eval().save_pretrained(folder)
-    (folder / "tokenizer.json").write_text(tokenizer)
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    return model
 
 
 def written_by(model: Any, folder: Path, prompt: str) -> tuple[list[int], str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from tests.tested_transformer.data.published import LLAMA3, TEXT
+from tests.tested_transformer.data.published import TEXT, put
 
 from tested_transformer.checkpoints import load_checkpoint, load_pretrained
 from tested_transformer.cli import train as module
@@ -21,22 +21,8 @@ SHORT = ["--steps", "6", "--precision", "fp32", "--sample", "0", "--json"]
 @pytest.fixture
 def folder():
     """Return the folder of a tiny Llama in half precision, made by transformers."""
-    torch.manual_seed(0)
-    config = transformers.LlamaConfig(
-        vocab_size=320,
-        hidden_size=12,
-        intermediate_size=20,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=131072,
-        bos_token_id=None,
-        eos_token_id=7,
-    )
-    model = transformers.LlamaForCausalLM(config).to(torch.bfloat16)
     path = Path("published")
-    model.save_pretrained(path)
-    (path / "tokenizer.json").write_text(LLAMA3)
+    put("llama", path, eos_token_id=7).to(torch.bfloat16).save_pretrained(path)
     return path
 
 

@@ -8,11 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from tested_transformer.cli import generate as module
-from tested_transformer.cli.generate import (
-    default_prompt,
-    write,
-    write_with_drafts,
-)
+from tested_transformer.cli.generate import default_prompt, write, write_with_drafts
 from tested_transformer.data import CharTokenizer, WordTokenizer
 from tested_transformer.decoding import (
     CachedReader,
@@ -154,11 +150,7 @@ def test_settings_reach_the_model(trained, command, monkeypatch):
     assert seen == {
         "max_new_tokens": 2,
         "sampling": Sampling(
-            temperature=0.5,
-            top_k=4,
-            top_p=0.75,
-            min_p=0.125,
-            repetition_penalty=1.5,
+            temperature=0.5, top_k=4, top_p=0.75, min_p=0.125, repetition_penalty=1.5
         ),
         "num_samples": 3,
         "seed": 7,

@@ -6,11 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from tested_transformer.checkpoints import (
-    load_checkpoint,
-    save_checkpoint,
-    ship_model,
-)
+from tested_transformer.checkpoints import load_checkpoint, save_checkpoint, ship_model
 from tested_transformer.cli import heads as module
 from tested_transformer.data import (
     FEW_NAMES,

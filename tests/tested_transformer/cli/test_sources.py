@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from tests.tested_transformer.checkpoints.folders import put
 
 from tested_transformer.checkpoints import (
     CheckpointError,
@@ -36,10 +36,7 @@ def put_gpt2(folder: Path) -> GPT:
             activation="gelu_tanh",
         )
     )
-    folder.mkdir()
-    weights, settings = to_gpt2(model)
-    save_file(weights, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(settings))
+    put(folder, *to_gpt2(model))
     definition = tokenizer.to_dict()["tokenizer"]
     (folder / "tokenizer.json").write_text(json.dumps(definition))
     return model

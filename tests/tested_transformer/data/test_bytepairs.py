@@ -57,10 +57,7 @@ def test_it_survives_json_and_files(tokenizer, tmp_path):
     assert data["kind"] == "byte pairs"
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(data["tokenizer"]), "utf-8")
-    for again in (
-        tokenizer_from_dict(data),
-        BytePairTokenizer.from_file(path),
-    ):
+    for again in (tokenizer_from_dict(data), BytePairTokenizer.from_file(path)):
         assert again.vocab_size == 270
         assert again.encode(TEXT + "né") == tokenizer.encode(TEXT + "né")
 
@@ -73,10 +70,7 @@ def test_ids_beyond_the_vocabulary_are_named(tokenizer):
 
 def test_without_the_package_its_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    for make in (
-        lambda: bpe_tokenizer("abc", 300),
-        lambda: BytePairTokenizer("{}"),
-    ):
+    for make in (lambda: bpe_tokenizer("abc", 300), lambda: BytePairTokenizer("{}")):
         with pytest.raises(
             ImportError,
             match=r"^byte pairs need the package tokenizers: "

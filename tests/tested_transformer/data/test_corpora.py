@@ -175,11 +175,7 @@ def test_a_connection_that_fails_or_breaks_off_leaves_nothing(tmp_path, monkeypa
 
 def test_what_is_no_text_is_named(tmp_path):
     for name, error, message in (
-        (
-            "shakespear",
-            FileNotFoundError,
-            "there is no file 'shakespear', and no corp",
-        ),
+        ("shakespear", FileNotFoundError, "there is no file 'shakespear', and no corp"),
         ("~nobody-at-all/x", FileNotFoundError, "there is no file '~nobody-at-all/x'"),
         (tmp_path, IsADirectoryError, f"'{tmp_path}' is a folder, not a text file"),
     ):

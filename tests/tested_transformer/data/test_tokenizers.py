@@ -53,11 +53,7 @@ def test_unknown_characters_are_named():
             "'é', '—' (first at position 1) not in the alphabet of 3 characters, "
             r"'\nab'",
         ),
-        (
-            "a",
-            "TUVWXYZ",
-            "'T', 'U', 'V', 'W', 'X' and 2 more (first at position 0)",
-        ),
+        ("a", "TUVWXYZ", "'T', 'U', 'V', 'W', 'X' and 2 more (first at position 0)"),
         (
             "".join(map(chr, range(48, 98))),
             "b",

@@ -49,10 +49,7 @@ def make(**changes: Any) -> GPT:
 def written(model: GPT, cache: str, prompts: list[list[int]], number: int) -> Any:
     greedy = Sampling(temperature=0.0)
     steps = stream(
-        reader_with(cache, model),
-        prompts,
-        max_new_tokens=number,
-        sampling=greedy,
+        reader_with(cache, model), prompts, max_new_tokens=number, sampling=greedy
     )
     rows = zip(*steps, strict=True)
     return [[token for tokens in row for token in tokens] for row in rows]

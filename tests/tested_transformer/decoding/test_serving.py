@@ -35,12 +35,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "pages": {"num_pages": 9, "page_size": 2},
     "chunks": {"num_pages": 9, "page_size": 2, "token_budget": 3},
     "prefixes": {"num_pages": 9, "page_size": 2, "prefix_caching": True},
-    "all": {
-        "num_pages": 9,
-        "page_size": 2,
-        "token_budget": 4,
-        "prefix_caching": True,
-    },
+    "all": {"num_pages": 9, "page_size": 2, "token_budget": 4, "prefix_caching": True},
 }
 GREEDY = Sampling(temperature=0.0)
 
@@ -170,11 +165,7 @@ def run_many(count: int, cancelled: int, most: int) -> tuple[Server, list[Reques
         return 1.0
 
     serve(
-        server,
-        asked,
-        arrivals=arrivals,
-        seconds=seconds,
-        cancellations=cancellations,
+        server, asked, arrivals=arrivals, seconds=seconds, cancellations=cancellations
     )
     # Cancelled ones keep what they had; some had all before.
     assert 0 < sum(request.cancelled for request in asked) <= cancelled

@@ -16,7 +16,7 @@ def feed(stop_filter: StopFilter, pieces: Iterable) -> list:
 def test_what_may_become_a_stop_is_held_back():
     stop_filter = StopFilter(["END"], "")
     assert feed(stop_filter, ["a", "E", "N", "x", "E", "N", "D", "z"]) == [
-        *("a", "", "", "ENx", "", "", "", ""),
+        *("a", "", "", "ENx", "", "", "", "")
     ]
     assert stop_filter.stopped
     assert stop_filter.finish() == ""

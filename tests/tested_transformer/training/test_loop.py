@@ -439,10 +439,7 @@ def test_what_does_not_go_together_is_refused(make_model, tokens, monkeypatch):
             train(make_model(), tokens, recipe, on_step=reports.append, **settings)
     for model, message in (
         (make_model(vocab_size=1), "vocab_size=1 leaves nothing to learn: every token"),
-        (
-            make_model(dropout=1.0),
-            "dropout=1.0 must be less than 1: it drops every",
-        ),
+        (make_model(dropout=1.0), "dropout=1.0 must be less than 1: it drops every"),
         (torch.compile(make_model(), backend="eager"), r".*write Recipe\(compile=True"),
     ):
         with pytest.raises(ValueError, match=f"^{message}"):

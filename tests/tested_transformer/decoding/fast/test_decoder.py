@@ -146,8 +146,7 @@ def test_every_setting_has_been_away_from_its_default():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "positions"),
-    [(torch.bfloat16, "rotary"), (torch.float64, "sinusoidal")],
+    ("dtype", "positions"), [(torch.bfloat16, "rotary"), (torch.float64, "sinusoidal")]
 )
 def test_other_types_of_numbers(dtype, positions):
     model = make(positions=positions, norm="rms", qk_norm=True).to(dtype)

@@ -5,11 +5,7 @@ import math
 import torch
 
 from attention_check import EXHIBITS, Steps
-from transformer_book import (
-    grade_query,
-    grade_safe_attend,
-    grade_scores_gradient,
-)
+from transformer_book import grade_query, grade_safe_attend, grade_scores_gradient
 
 
 def dot(a, b):

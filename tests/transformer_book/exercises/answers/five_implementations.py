@@ -2,11 +2,7 @@
 
 import torch
 
-from transformer_book import (
-    grade_softmax_backward,
-    grade_unpack,
-    grade_unpack_groups,
-)
+from transformer_book import grade_softmax_backward, grade_unpack, grade_unpack_groups
 from transformer_book.implementations import flax_dense
 
 

@@ -59,10 +59,7 @@ def own_keys_alone(q, k, v, size):
     return torch.cat([top_left(*piece) for piece in pieces], dim=-2)
 
 
-RIGHT = {
-    grade_packed_mask: packed_mask,
-    grade_in_pieces: pieces_of(lower_right),
-}
+RIGHT = {grade_packed_mask: packed_mask, grade_in_pieces: pieces_of(lower_right)}
 WRONG = {
     grade_packed_mask: {
         "the second document reads the first": causal_alone,

@@ -38,5 +38,5 @@ WRONG = {
         "another number is better": without_the_extra_token,
         "not a number from 0 to 16": lambda acceptance, cost: 17,
         "not a whole number": the_speed,
-    },
+    }
 }

@@ -25,5 +25,5 @@ WRONG = {
         "no 1 is added": always_one_more,
         "the highest bit is the sign": lambda bits: half(bits & 0x7FFF),
         "an exponent above 0": lambda bits: half(bits & 0xFC00),
-    },
+    }
 }

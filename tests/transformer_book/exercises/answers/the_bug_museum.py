@@ -35,10 +35,7 @@ def exhibit(name):
     return answer
 
 
-RIGHT = {
-    grade_leak: sharpened,
-    grade_triangle: lambda t, s: ones(t, s).tril(s - t),
-}
+RIGHT = {grade_leak: sharpened, grade_triangle: lambda t, s: ones(t, s).tril(s - t)}
 WRONG = {
     grade_leak: {
         "nothing leaks": attention_weights,
