@@ -8,6 +8,7 @@ from tested_transformer.decoding import (
     ModelDrafter,
     RandomSource,
     Sampling,
+    TextReader,
     TreeDrafter,
     TreeReader,
     speculate,
@@ -49,6 +50,8 @@ def test_one_pass_gives_the_logits_of_each_path_read_alone(kind, make):
             with torch.no_grad():
                 alone = model(torch.tensor([[*TEXT, *path_to(node)]]))[0, -1]
             torch.testing.assert_close(logits[node + 1], alone)
+        in_a_row = TextReader(model).read_draft(TEXT, NODES)
+        torch.testing.assert_close(reader.read_draft(TEXT, NODES), in_a_row)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)

@@ -42,10 +42,10 @@ def causal(num_x, num_c):
 RIGHT = {grade_cross_attend: attend, grade_joined_mask: joined}
 WRONG = {
     grade_cross_attend: {
-        "not divided by sqrt(d_k)": lambda *given: attend(*given, power=0.0),
-        "by d_k itself": lambda *given: attend(*given, power=1.0),
-        "over the queries": lambda *given: attend(*given, dim=0),
-        "(7, 4) is not (4, 7)": lambda *given: attend(*given).T,
+        "not divided by sqrt(d_k)": lambda *args: attend(*args, power=0.0),
+        "by d_k itself": lambda *args: attend(*args, power=1.0),
+        "over the queries": lambda *args: attend(*args, dim=0),
+        "(7, 4) is not (4, 7)": lambda *args: attend(*args).T,
         "not the average of the values": without_softmax,
     },
     grade_joined_mask: {

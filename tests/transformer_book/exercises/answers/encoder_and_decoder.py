@@ -18,18 +18,18 @@ def without_end(sentences, bos, eos, pad):
     return given, wanted.masked_fill(wanted == eos, pad)
 
 
-def same(*given, **tokens):
-    _, wanted = shift(*given, **tokens)
+def same(*args, **tokens):
+    _, wanted = shift(*args, **tokens)
     return wanted, wanted
 
 
-def backward(*given, **tokens):
-    reads, wanted = shift(*given, **tokens)
+def backward(*args, **tokens):
+    reads, wanted = shift(*args, **tokens)
     return wanted, reads
 
 
-def one_longer(*given, **tokens):
-    reads, wanted = shift(*given, **tokens)
+def one_longer(*args, **tokens):
+    reads, wanted = shift(*args, **tokens)
     return torch.cat([reads, reads[:, -1:]], dim=1), wanted
 
 
@@ -83,7 +83,7 @@ WRONG = {
         "in its order": writing(newest_only=True),
         "the guess of the last row": writing(row=0),
         "<bos> is not part": writing(bos_too=True),
-        "from <eos> on": lambda *given: [[*row, 2] for row in writing()(*given)],
+        "from <eos> on": lambda *args: [[*row, 2] for row in writing()(*args)],
         "with longest=2": writing(more=1),
     },
 }

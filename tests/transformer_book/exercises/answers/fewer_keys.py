@@ -29,10 +29,6 @@ def batch_that_fits(config, memory, kinds=2):
     return memory // (token * config.max_seq_len)
 
 
-def keys_alone(config, memory):
-    return batch_that_fits(config, memory, kinds=1)
-
-
 def for_each_head(config, memory):
     return batch_that_fits(replace(config, num_kv_heads=config.num_heads), memory)
 
@@ -56,7 +52,7 @@ WRONG = {
         "the shape is (2, 2, 5, 3)": lambda k, num_heads: k,
     },
     grade_batch_that_fits: {
-        "keys *and* values": keys_alone,
+        "keys *and* values": lambda *args: batch_that_fits(*args, kinds=1),
         "not every head of queries": for_each_head,
         "each layer keeps its own": for_one_layer,
         "6 sequences": lambda config, memory: batch_that_fits(config, memory) + 1,

@@ -11,20 +11,12 @@ def packed_mask(documents):
     return documents_alone(documents) & causal_mask(len(documents))
 
 
-def causal_alone(documents):
-    return causal_mask(len(documents))
-
-
 def documents_alone(documents):
     return documents[:, None] == documents[None, :]
 
 
 def by_order(documents):
     return (documents[:, None] <= documents) & causal_mask(len(documents))
-
-
-def without_itself(documents):
-    return packed_mask(documents).tril(-1)
 
 
 def pieces_of(attend):
@@ -62,11 +54,11 @@ def own_keys_alone(q, k, v, size):
 RIGHT = {grade_packed_mask: packed_mask, grade_in_pieces: pieces_of(lower_right)}
 WRONG = {
     grade_packed_mask: {
-        "the second document reads the first": causal_alone,
+        "the second document reads the first": lambda ids: causal_mask(len(ids)),
         "reads the first": by_order,
         "a token reads its own future": documents_alone,
         "reads its own future": lambda documents: documents_alone(documents).tril(1),
-        "something allowed is missing": without_itself,
+        "something allowed is missing": lambda ids: packed_mask(ids).tril(-1),
         "turned around": lambda documents: ~packed_mask(documents),
     },
     grade_in_pieces: {

@@ -15,10 +15,6 @@ def my_top_p(probabilities, top_p):
     return kept / kept.sum()
 
 
-def ranks(probabilities, top_p):
-    return my_top_p(probabilities, top_p).sort(descending=True).values
-
-
 def without_the_last(probabilities, top_p):
     ranked, ids = probabilities.sort(descending=True)
     kept = zeros_like(probabilities)
@@ -69,7 +65,7 @@ def share_of_logits(logits, temperature, min_p):
 RIGHT = {grade_top_p: my_top_p, grade_survivors: survivors}
 WRONG = {
     grade_top_p: {
-        "these are ranks": ranks,
+        "these are ranks": lambda *args: my_top_p(*args).sort(descending=True).values,
         "keeps too few words: 0": without_the_last,
         "not the likeliest": from_the_end,
         "keeps 2 words": one_more,

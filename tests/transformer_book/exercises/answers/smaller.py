@@ -19,14 +19,6 @@ def scaled_scores(q, up_k, latents):
     return absorbed_scores(q, up_k, latents) / q.shape[-1] ** 0.5
 
 
-def weights(q, up_k, latents):
-    return absorbed_scores(q, up_k, latents).softmax(dim=-1)
-
-
-def scores_upside_down(q, up_k, latents):
-    return absorbed_scores(q, up_k, latents).mT
-
-
 def entry_bytes(layers, heads, latent_dim, rotary_dim, tokens):
     return layers * (latent_dim + rotary_dim) * tokens * 2
 
@@ -67,9 +59,9 @@ WRONG = {
     grade_absorbed_scores: {
         "1485 multiplications; 672 are enough": scores_of_keys,
         "leave the scale out": scaled_scores,
-        "these are weights": weights,
+        "these are weights": lambda *args: absorbed_scores(*args).softmax(dim=-1),
         "not the scores": lambda q, up_k, latents: q @ up_k[0].mT @ latents.T,
-        "the shape is (3, 11, 2)": scores_upside_down,
+        "the shape is (3, 11, 2)": lambda *args: absorbed_scores(*args).mT,
     },
     grade_entry_bytes: {
         "the entry serves all heads": for_each_head,

@@ -29,10 +29,6 @@ def one_too_many(num_new, num_old):
     return torch.ones(num_new, num_old + num_new).tril(num_old + 1).bool()
 
 
-def numbers(num_new, num_old):
-    return chunk_mask(num_new, num_old).float()
-
-
 def forget(cache, count):
     for layer in cache.layers:
         layer.length -= count
@@ -66,7 +62,7 @@ WRONG = {
         "nothing is hidden": everything,
         "the shape is (3, 3)": a_square,
         "3 new on 4 old: [[1, 1, 1, 1, 1, 1, 0]": one_too_many,
-        "torch.float32, not boolean": numbers,
+        "torch.float32, not boolean": lambda *args: chunk_mask(*args).float(),
     },
     grade_forget: {
         "hold [6, 9] tokens": in_the_first_layer,

@@ -26,10 +26,6 @@ def without_end(config, memory):
     return longest_text(replace(config, max_seq_len=10**4), memory)
 
 
-def keys_alone(config, memory):
-    return longest_text(config, memory, kinds=1)
-
-
 def for_each_head(config, memory):
     return longest_text(replace(config, num_kv_heads=config.num_heads), memory)
 
@@ -60,16 +56,8 @@ def qwen3_config(settings, **changes):
     return GPTConfig(**found | changes)
 
 
-def divided_heads(settings):
-    return qwen3_config(settings, head_dim=None)
-
-
 def usual_base(settings):
     return qwen3_config(settings, rotary_base=10_000.0)
-
-
-def with_biases(settings):
-    return qwen3_config(settings, qkv_bias=True)
 
 
 RIGHT = {grade_longest_text: longest_text, grade_qwen3_config: qwen3_config}
@@ -77,16 +65,16 @@ WRONG = {
     grade_longest_text: {
         "as if no layer had a window": without_windows,
         "are more than max_seq_len=40": without_end,
-        "keys *and* values": keys_alone,
+        "keys *and* values": lambda *args: longest_text(*args, kinds=1),
         "not every query head": for_each_head,
         "10 tokens fit, not 11": one_more,
     },
     grade_qwen3_config: {
-        "a head has 16 features": divided_heads,
+        "a head has 16 features": lambda *args: qwen3_config(*args, head_dim=None),
         "qk_norm is False": lambda settings: qwen3_config(settings, qk_norm=False),
         "qk_norm is True": lambda settings: qwen3_config(settings, qk_norm=True),
         "rotary_base is 10000.0": usual_base,
         "tie_head is True": lambda settings: qwen3_config(settings, tie_head=True),
-        "qkv_bias: Qwen 3 has none": with_biases,
+        "qkv_bias: Qwen 3 has none": lambda *args: qwen3_config(*args, qkv_bias=True),
     },
 }

@@ -19,10 +19,6 @@ def never_down(step, steps, warmup):
     return min((step + 1) / (warmup + 1), 1.0)
 
 
-def to_a_tenth(step, steps, warmup):
-    return 0.1 + 0.9 * factor(step, steps, warmup)
-
-
 def with_a_jump(step, steps, warmup):
     return (step + 1) / (warmup + 3) if step < warmup else factor(step, steps, warmup)
 
@@ -55,7 +51,7 @@ WRONG = {
         "the first step is wasted": from_zero,
         "does not rise": lambda step, steps, warmup: (steps - step) / steps,
         "does not fall": never_down,
-        "ends at 0.16": to_a_tenth,
+        "ends at 0.16": lambda *args: 0.1 + 0.9 * factor(*args),
         "not straight": lambda step, steps, warmup: factor(step, steps, warmup) ** 2,
         "is 0.50, not 1": lambda step, steps, warmup: factor(step, steps, warmup) / 2,
         "one of the two lines is": with_a_jump,

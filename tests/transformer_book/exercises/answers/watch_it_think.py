@@ -46,20 +46,8 @@ def one_after_another(chance, words, other):
     ]
 
 
-def rises(chance, words, other):
-    return [-fall for fall in influence(chance, words, other)]
-
-
-def without_signs(chance, words, other):
-    return [abs(fall) for fall in influence(chance, words, other)]
-
-
 def what_is_left(chance, words, other):
     return [chance(words) - fall for fall in influence(chance, words, other)]
-
-
-def without_the_last(chance, words, other):
-    return influence(chance, words, other)[:-1]
 
 
 def every_place(chance, words, other):
@@ -78,10 +66,10 @@ WRONG = {
     grade_influence: {
         "replace the word": deleted,
         "put each word back": one_after_another,
-        "the sign": rises,
-        "keep the sign": without_signs,
+        "the sign": lambda *args: [-fall for fall in influence(*args)],
+        "keep the sign": lambda *args: [abs(fall) for fall in influence(*args)],
         "what is left of the chance": what_is_left,
-        "3 numbers for 4 words": without_the_last,
+        "3 numbers for 4 words": lambda *args: influence(*args)[:-1],
         "it is [8.0, 2.0, 1.0, -2.0]": every_place,
     },
 }

@@ -28,10 +28,6 @@ def of_tokens(tokens, steps):
     return back_target(tokens, steps) & (tokens[:, :, None] > 4)
 
 
-def without_a_batch(tokens, steps):
-    return back_target(tokens, steps)[0]
-
-
 def always_one(tokens, steps):
     return back_target(tokens, 1) & (torch.arange(5)[:, None] >= steps)
 
@@ -83,7 +79,7 @@ WRONG = {
         "another distance": lambda tokens, steps: back_target(tokens, steps + 1),
         "a target is boolean": lambda tokens, steps: back_target(tokens, steps).float(),
         "it depends on the tokens": of_tokens,
-        "it is (5, 5), not (2, 5, 5)": without_a_batch,
+        "it is (5, 5), not (2, 5, 5)": lambda *args: back_target(*args)[0],
         "it is right for one step only": always_one,
     },
     grade_silenced: {

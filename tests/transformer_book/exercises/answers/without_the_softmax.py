@@ -30,10 +30,6 @@ def write_in_place(state, k, v, beta, gate):
     return state.mul_(gate).add_(beta * torch.outer(k, v - k @ state))
 
 
-def write_turned(state, k, v, beta, gate):
-    return write(state, k, v, beta, gate).T
-
-
 def memory(length, layers, every, heads, width, kinds=2, stateful=None):
     softmax = layers // every
     stateful = layers - softmax if stateful is None else stateful
@@ -42,10 +38,6 @@ def memory(length, layers, every, heads, width, kinds=2, stateful=None):
 
 def memory_of_all(length, layers, every, heads, width):
     return memory(length, layers, 1, heads, width)
-
-
-def keys_alone(length, layers, every, heads, width):
-    return memory(length, layers, every, heads, width, kinds=1)
 
 
 def state_everywhere(length, layers, every, heads, width):
@@ -62,14 +54,6 @@ def rounded_up(length, layers, every, heads, width):
     return memory(length, softmax, 1, heads, width, stateful=layers - softmax)
 
 
-def one_byte(length, layers, every, heads, width):
-    return memory(length, layers, every, heads, width) // 2
-
-
-def one_more(length, layers, every, heads, width):
-    return memory(length, layers, every, heads, width) + 1
-
-
 RIGHT = {grade_write: write, grade_hybrid_memory: memory}
 WRONG = {
     grade_write: {
@@ -78,15 +62,15 @@ WRONG = {
         "with the gate at 0.6 and beta at 0.7 the state": read_before_fading,
         "with the gate at 1 and beta at 0.7 the state": write_all,
         "it changes the state that it was given": write_in_place,
-        "the shape is (5, 3)": write_turned,
+        "the shape is (5, 3)": lambda *args: write(*args).T,
     },
     grade_hybrid_memory: {
         "not every layer keeps keys and values": memory_of_all,
-        "keeps keys *and* values": keys_alone,
+        "keeps keys *and* values": lambda *args: memory(*args, kinds=1),
         "has no state": state_everywhere,
         "does not grow with the tokens": state_for_each_token,
-        "each number has two bytes": one_byte,
-        "bytes for 11 tokens": one_more,
+        "each number has two bytes": lambda *args: memory(*args) // 2,
+        "bytes for 11 tokens": lambda *args: memory(*args) + 1,
         "bytes for 11": rounded_up,
     },
 }
