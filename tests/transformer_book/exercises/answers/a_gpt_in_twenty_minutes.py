@@ -1,20 +1,18 @@
 """Answers to the exercises of *A GPT in twenty minutes*: right and wrong ones."""
 
+from functools import partial
+
 import torch
 
 from transformer_book import grade_go_on, grade_reader
 
 
-def go_on(model, tokens, n):
+def go_on(model, tokens, n, *, read=slice(None), at=-1, chosen=int):
     tokens = list(tokens)
     for _ in range(n):
-        logits = model(torch.tensor([tokens]))
-        tokens.append(logits[0, -1].argmax().item())
+        logits = model(torch.tensor([tokens[read]]))
+        tokens.append(chosen(logits[0, at].argmax()))
     return tokens
-
-
-def without_the_beginning(model, tokens, n):
-    return go_on(model, tokens, n)[len(tokens) :]
 
 
 def in_place(model, tokens, n):
@@ -25,27 +23,6 @@ def in_place(model, tokens, n):
 def without_reading(model, tokens, n):
     logits = model(torch.tensor([tokens]))
     return [*tokens, *[logits[0, -1].argmax().item()] * n]
-
-
-def one_word_at_a_time(model, tokens, n):
-    tokens = list(tokens)
-    for _ in range(n):
-        tokens.append(model(torch.tensor([tokens[-1:]]))[0, -1].argmax().item())
-    return tokens
-
-
-def at_the_first(model, tokens, n):
-    tokens = list(tokens)
-    for _ in range(n):
-        tokens.append(model(torch.tensor([tokens]))[0, 0].argmax().item())
-    return tokens
-
-
-def as_tensors(model, tokens, n):
-    tokens = list(tokens)
-    for _ in range(n):
-        tokens.append(model(torch.tensor([tokens]))[0, -1].argmax())
-    return tokens
 
 
 def flat(model, tokens, n):
@@ -65,12 +42,12 @@ def any_key(weights, query, key):
 RIGHT = {grade_go_on: go_on, grade_reader: reader}
 WRONG = {
     grade_go_on: {
-        "return the beginning": without_the_beginning,
+        "return the beginning": lambda m, t, n: go_on(m, t, n)[len(t) :],
         "changes the list": in_place,
         "must be read before": without_reading,
-        "read all tokens": one_word_at_a_time,
-        "at the last position": at_the_first,
-        "must be integers": as_tensors,
+        "read all tokens": partial(go_on, read=slice(-1, None)),
+        "at the last position": partial(go_on, at=0),
+        "must be integers": partial(go_on, chosen=torch.clone),
         "takes (1, T)": flat,
         "are 6, not 7": lambda model, tokens, n: go_on(model, tokens, n + 1),
     },

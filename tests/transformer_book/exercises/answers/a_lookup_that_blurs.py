@@ -29,10 +29,6 @@ def by_half(query, keys, values, default, far):
     return 0.5 * (score(query, keys).softmax(dim=-1) @ values) + 0.5 * default
 
 
-def by_a_perfect_score(query, keys, values, default, far):
-    return soft_get(query, keys, values, default, far=0.0)
-
-
 def by_threshold(query, keys, values, default, far):
     distance = (query - keys).abs().min()
     if distance == far:
@@ -52,7 +48,9 @@ WRONG = {
         "with the nearest value": without_the_default,
         "answers with the nearest": by_the_largest_weight,
         "answers 250, not -100": by_half,
-        "the default weighs in": by_a_perfect_score,
+        "the default weighs in": lambda *args, default, far: soft_get(
+            *args, default, 0.0
+        ),
         "among three, it gives 800, not 791": by_the_distance,
         "it jumps": by_threshold,
     },

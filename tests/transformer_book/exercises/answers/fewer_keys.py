@@ -11,10 +11,6 @@ def share(k, num_heads):
     return copies.reshape(batch, num_heads, length, width)
 
 
-def share_in_turn(k, num_heads):
-    return k.repeat(1, num_heads // k.shape[1], 1, 1)
-
-
 def share_each_key(k, num_heads):
     batch, kv_heads, length, width = k.shape
     group = num_heads // kv_heads
@@ -46,7 +42,7 @@ def as_it_stands(config, memory):
 RIGHT = {grade_share: share, grade_batch_that_fits: batch_that_fits}
 WRONG = {
     grade_share: {
-        "dealt out in turn": share_in_turn,
+        "dealt out in turn": lambda k, n: k.repeat(1, n // k.shape[1], 1, 1),
         "head 0 has keys of several heads": share_each_key,
         "12 heads for 6": lambda k, num_heads: k.repeat_interleave(num_heads, dim=1),
         "the shape is (2, 2, 5, 3)": lambda k, num_heads: k,

@@ -44,10 +44,6 @@ def drops(layer, x):
     return found
 
 
-def while_training(layer, x):
-    return not torch.equal(layer(x), layer(x))
-
-
 def same_seed(layer, x):
     outputs: list[Tensor] = []
     layer.eval()
@@ -90,7 +86,9 @@ WRONG = {
         "refuses what is right": lambda share: not accepts(share),
     },
     grade_drops: {
-        "was it asked while training": while_training,
+        "was it asked while training": lambda layer, x: (
+            not torch.equal(layer(x), layer(x))
+        ),
         "drops half": same_seed,
         "ask more often": once,
         "another mode": stays,

@@ -7,29 +7,13 @@ def slower_base(base, factor, head_dim):
     return base * factor ** (head_dim / (head_dim - 2))
 
 
-def times_the_factor(base, factor, head_dim):
-    return base * factor
-
-
-def by_all_pairs(base, factor, head_dim):
-    return base * factor ** (head_dim / (head_dim - 1))
-
-
 def slot(token, sinks, window):
     return token if token < sinks else sinks + (token - sinks) % window
-
-
-def a_plain_ring(token, sinks, window):
-    return token % (sinks + window)
 
 
 def back_and_forth(token, sinks, window):
     at = (token - sinks) % (2 * window)
     return token if token < sinks else sinks + min(at, 2 * window - 1 - at)
-
-
-def the_last_slot(token, sinks, window):
-    return min(token, sinks + window - 1)
 
 
 def all_over_the_window(token, sinks, window):
@@ -40,14 +24,14 @@ RIGHT = {grade_slower_base: slower_base, grade_slot: slot}
 WRONG = {
     grade_slower_base: {
         "that is the old base": lambda base, factor, head_dim: base,
-        "2.24 times as slowly, not 5 times": times_the_factor,
-        "2.92 times as slowly, not 5 times": by_all_pairs,
+        "2.24 times as slowly, not 5 times": lambda b, f, h: b * f,
+        "2.92 times as slowly, not 5 times": lambda b, f, h: b * f ** (h / (h - 1)),
     },
     grade_slot: {
-        "it takes the place of sink 0": a_plain_ring,
+        "it takes the place of sink 0": lambda t, s, w: t % (s + w),
         "it takes the place of token 4": back_and_forth,
         "there is no slot 5": lambda token, sinks, window: token,
-        "the oldest that is no sink is": the_last_slot,
+        "the oldest that is no sink is": lambda t, s, w: min(t, s + w - 1),
         "and others are free": all_over_the_window,
     },
 }

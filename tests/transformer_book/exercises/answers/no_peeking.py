@@ -15,10 +15,6 @@ def documents_alone(documents):
     return documents[:, None] == documents[None, :]
 
 
-def by_order(documents):
-    return (documents[:, None] <= documents) & causal_mask(len(documents))
-
-
 def pieces_of(attend):
     """Return causal attention in pieces, each of which ``attend`` reads."""
 
@@ -55,7 +51,7 @@ RIGHT = {grade_packed_mask: packed_mask, grade_in_pieces: pieces_of(lower_right)
 WRONG = {
     grade_packed_mask: {
         "the second document reads the first": lambda ids: causal_mask(len(ids)),
-        "reads the first": by_order,
+        "reads the first": lambda d: (d[:, None] <= d) & causal_mask(len(d)),
         "a token reads its own future": documents_alone,
         "reads its own future": lambda documents: documents_alone(documents).tril(1),
         "something allowed is missing": lambda ids: packed_mask(ids).tril(-1),

@@ -50,10 +50,6 @@ def full_blocks(length, size, chosen):
     return (length - 1) // size + chosen * size
 
 
-def one_too_many(length, size, chosen):
-    return touched(length, size, chosen + 1)
-
-
 RIGHT = {grade_sink: with_sink, grade_keys_touched: touched}
 WRONG = {
     grade_sink: {
@@ -70,6 +66,6 @@ WRONG = {
         "its own block needs no score": lambda *args: touched(*args) + 1,
         "not all of the blocks are there, or full": full_blocks,
         "it does not read everything": lambda length, size, chosen: length,
-        "it says 35, not 27": one_too_many,
+        "it says 35, not 27": lambda length, size, k: touched(length, size, k + 1),
     },
 }

@@ -11,10 +11,6 @@ def best_draft(acceptance, cost):
     return max(range(17), key=lambda k: speed(acceptance, cost, k))
 
 
-def most_tokens(acceptance, cost):
-    return 16
-
-
 def always_drafting(acceptance, cost):
     return max(range(1, 17), key=lambda k: speed(acceptance, cost, k))
 
@@ -26,17 +22,13 @@ def without_the_extra_token(acceptance, cost):
     )
 
 
-def the_speed(acceptance, cost):
-    return speed(acceptance, cost, best_draft(acceptance, cost))
-
-
 RIGHT = {grade_best_draft: best_draft}
 WRONG = {
     grade_best_draft: {
-        "with a chance of 0.0 and a cost of 0.1, 16 drafted tokens": most_tokens,
+        "with a chance of 0.0 and a cost of 0.1, 16 drafted tokens": lambda a, c: 16,
         "with a chance of 0.0 and a cost of 0.1, 1 drafted tokens": always_drafting,
         "another number is better": without_the_extra_token,
         "not a number from 0 to 16": lambda acceptance, cost: 17,
-        "not a whole number": the_speed,
+        "not a whole number": lambda a, c: speed(a, c, best_draft(a, c)),
     }
 }

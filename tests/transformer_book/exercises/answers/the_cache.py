@@ -1,32 +1,14 @@
 """Answers to the exercises of *The key/value cache*: right ones, and wrong ones."""
 
+from functools import partial
+
 import torch
 
 from transformer_book import grade_chunk_mask, grade_forget
 
 
-def chunk_mask(num_new, num_old):
-    return torch.ones(num_new, num_old + num_new).tril(num_old).bool()
-
-
-def top_left(num_new, num_old):
-    return torch.ones(num_new, num_old + num_new).tril().bool()
-
-
-def one_too_few(num_new, num_old):
-    return torch.ones(num_new, num_old + num_new).tril(num_old - 1).bool()
-
-
-def everything(num_new, num_old):
-    return torch.ones(num_new, num_old + num_new, dtype=torch.bool)
-
-
-def a_square(num_new, num_old):
-    return torch.ones(num_new, num_new).tril().bool()
-
-
-def one_too_many(num_new, num_old):
-    return torch.ones(num_new, num_old + num_new).tril(num_old + 1).bool()
+def chunk_mask(num_new, num_old, *, further=0):
+    return torch.ones(num_new, num_old + num_new).tril(num_old + further).bool()
 
 
 def forget(cache, count):
@@ -57,11 +39,11 @@ def the_first(cache, count):
 RIGHT = {grade_chunk_mask: chunk_mask, grade_forget: forget}
 WRONG = {
     grade_chunk_mask: {
-        "aligned top left": top_left,
-        "one key too few": one_too_few,
-        "nothing is hidden": everything,
-        "the shape is (3, 3)": a_square,
-        "3 new on 4 old: [[1, 1, 1, 1, 1, 1, 0]": one_too_many,
+        "aligned top left": lambda new, old: chunk_mask(new, old, further=-old),
+        "one key too few": lambda *args: chunk_mask(*args, further=-1),
+        "nothing is hidden": lambda new, old: chunk_mask(new, old, further=new),
+        "the shape is (3, 3)": lambda new, old: chunk_mask(new, 0),
+        "3 new on 4 old: [[1, 1, 1, 1, 1, 1, 0]": partial(chunk_mask, further=1),
         "torch.float32, not boolean": lambda *args: chunk_mask(*args).float(),
     },
     grade_forget: {

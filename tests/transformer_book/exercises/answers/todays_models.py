@@ -56,10 +56,6 @@ def qwen3_config(settings, **changes):
     return GPTConfig(**found | changes)
 
 
-def usual_base(settings):
-    return qwen3_config(settings, rotary_base=10_000.0)
-
-
 RIGHT = {grade_longest_text: longest_text, grade_qwen3_config: qwen3_config}
 WRONG = {
     grade_longest_text: {
@@ -73,7 +69,7 @@ WRONG = {
         "a head has 16 features": lambda *args: qwen3_config(*args, head_dim=None),
         "qk_norm is False": lambda settings: qwen3_config(settings, qk_norm=False),
         "qk_norm is True": lambda settings: qwen3_config(settings, qk_norm=True),
-        "rotary_base is 10000.0": usual_base,
+        "rotary_base is 10000.0": lambda s: qwen3_config(s, rotary_base=10000.0),
         "tie_head is True": lambda settings: qwen3_config(settings, tie_head=True),
         "qkv_bias: Qwen 3 has none": lambda *args: qwen3_config(*args, qkv_bias=True),
     },

@@ -3,6 +3,7 @@
 from copy import deepcopy
 
 import torch
+from torch import nn
 
 from transformer_book import grade_back_target, grade_silenced
 
@@ -32,43 +33,27 @@ def always_one(tokens, steps):
     return back_target(tokens, 1) & (torch.arange(5)[:, None] >= steps)
 
 
-def silenced(layer, head):
-    copy = deepcopy(layer)
-    own = slice(head * layer.head_dim, (head + 1) * layer.head_dim)
-    copy.o_proj.weight.data[:, own] = 0.0
-    return copy
+def own(head):
+    return slice(4 * head, 4 * head + 4)
 
 
-def in_place(layer, head):
-    layer.o_proj.weight.data[:, 4 * head : 4 * head + 4] = 0.0
-    return layer
+def zeroing(*names, where, copy=deepcopy):
+    """Return an answer that zeroes a part of some parameters."""
+
+    def answer(layer, head):
+        changed = copy(layer)
+        for name in names:
+            changed.get_parameter(name).data[where(head)] = 0.0
+        return changed
+
+    return answer
 
 
-def every_third(layer, head):
-    copy = deepcopy(layer)
-    copy.o_proj.weight.data[:, head::3] = 0.0
-    return copy
+def columns(head):
+    return slice(None), own(head)
 
 
-def rows_not_columns(layer, head):
-    copy = deepcopy(layer)
-    copy.o_proj.weight.data[4 * head : 4 * head + 4] = 0.0
-    return copy
-
-
-def bias_left(layer, head):
-    copy = deepcopy(layer)
-    copy.v_proj.weight.data[4 * head : 4 * head + 4] = 0.0
-    return copy
-
-
-def scores_only(layer, head):
-    copy = deepcopy(layer)
-    own = slice(4 * head, 4 * head + 4)
-    copy.q_proj.weight.data[own] = 0.0
-    copy.q_proj.bias.data[own] = 0.0
-    return copy
-
+silenced = zeroing("o_proj.weight", where=columns)
 
 RIGHT = {grade_back_target: back_target, grade_silenced: silenced}
 WRONG = {
@@ -83,11 +68,15 @@ WRONG = {
         "it is right for one step only": always_one,
     },
     grade_silenced: {
-        "the layer that was given": in_place,
-        "side by side": every_third,
-        "columns of o_proj": rows_not_columns,
-        "something of head 1 is left": bias_left,
-        "something of head 1": scores_only,
+        "the layer that was given": zeroing(
+            "o_proj.weight", where=columns, copy=nn.Module.train
+        ),
+        "side by side": zeroing(
+            "o_proj.weight", where=lambda head: (slice(None), slice(head, None, 3))
+        ),
+        "columns of o_proj": zeroing("o_proj.weight", where=own),
+        "something of head 1 is left": zeroing("v_proj.weight", where=own),
+        "something of head 1": zeroing("q_proj.weight", "q_proj.bias", where=own),
         "something of head 2 is left": lambda layer, head: silenced(layer, 1),
     },
 }
