@@ -223,7 +223,7 @@ def test_all_that_differs_is_named(checkpoint, tmp_path):
 
 def test_a_checkpoint_that_is_exchanged_meanwhile_is_read_anew(tmp_path, monkeypatch):
     model = GPT(CONFIG)
-    for moment in (loading.check_file, loading.read_tensors):
+    for moment in (loading.check_file, loading.TensorFiles):
         with monkeypatch.context() as patch:
             times = [2, 1]
             save(tmp_path, model, settings={"number": 0})

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from tested_transformer.checkpoints import CheckpointError
-from tested_transformer.checkpoints.loading import check_file, read_tensors
+from tested_transformer.checkpoints.loading import check_file
 from tested_transformer.checkpoints.saving import FileRecord, write_tensors
+from tested_transformer.checkpoints.tensor_files import TensorFiles
 
 WHOLE = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
 BROKEN = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
@@ -61,7 +62,7 @@ def test_every_tensor_begins_at_a_multiple_of_its_width(tmp_path):
     assert length % 8 == 0
     with safetensors.safe_open(path, "pt") as file:
         assert file.metadata() == {"format": "pt"}
-    for tensor in read_tensors(path).values():
+    for tensor in TensorFiles(path).values():
         assert tensor.data_ptr() % tensor.itemsize == 0
 
 
@@ -75,7 +76,7 @@ def test_the_same_tensors_make_the_same_file(tmp_path):
 def test_what_the_package_writes_is_read(tmp_path):
     tensors = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor([1, 2])}
     safetensors.torch.save_file(tensors, tmp_path / "theirs")
-    found = read_tensors(tmp_path / "theirs")
+    found = TensorFiles(tmp_path / "theirs")
     assert found.keys() == tensors.keys()
     assert all(torch.equal(found[name], tensors[name]) for name in tensors)
 
@@ -88,7 +89,7 @@ def test_a_file_that_was_read_is_let_go(tmp_path):
     found = safetensors.torch.load_file(path)
     assert str(path) in maps.read_text()
     del found
-    found = read_tensors(path)
+    found = TensorFiles(path)
     assert found["a"].tolist() == [0.0, 1.0, 2.0]
     assert str(path) not in maps.read_text()
 
@@ -106,7 +107,7 @@ def test_names_of_one_memory_are_written_twice(tmp_path):
     whole = torch.arange(12.0)
     tensors = {"all": whole, "again": whole, "end": whole[7:], "start": whole[:5]}
     write_tensors(tmp_path / "file", tensors)
-    found = read_tensors(tmp_path / "file")
+    found = TensorFiles(tmp_path / "file")
     assert all(torch.equal(found[name], tensors[name]) for name in tensors)
 
 
@@ -123,7 +124,7 @@ def test_a_file_that_was_cut_short_anywhere_is_refused(tmp_path):
             f"{path} is cut short: {size} bytes, not {len(data)}"
         )
         with pytest.raises(CheckpointError) as refused:
-            read_tensors(path)
+            TensorFiles(path)
         assert str(refused.value).startswith(
             f"{path} is cut short or not a safetensors file: "
         )
@@ -157,4 +158,4 @@ def test_a_file_that_is_missing_is_named(tmp_path):
     with pytest.raises(CheckpointError, match=message):
         check_file(tmp_path, FileRecord("gone", 3, "0" * 64))
     with pytest.raises(CheckpointError, match=message):
-        read_tensors(tmp_path / "gone")
+        TensorFiles(tmp_path / "gone")
