@@ -106,10 +106,10 @@ def test_what_families_lack_is_named(tmp_path):
         "the model fits no family: LlamaForCausalLM has no positions='alibi', "
         "activation='gelu', norm='layer', bias=True, qkv_bias=True; Qwen3ForCausalLM "
         "has no positions='alibi', activation='gelu', norm='layer', bias=True, "
-        "qkv_bias=True, qk_norm=False; GPT-2 has no positions='alibi'. Train one with "
-        "tested-transformer train --like llama, or --recipe plain for a GPT-2"
+        "qkv_bias=True, qk_norm=False; GPT2LMHeadModel has no positions='alibi'. Train "
+        "one with tested-transformer train --like llama, or --recipe plain for a GPT-2"
     )
-    with pytest.raises(ValueError, match=r"^GPT-2 has no positions='alibi'$"):
+    with pytest.raises(ValueError, match=r"^GPT2LMHeadModel has no positions='alibi'$"):
         export_model(tmp_path / "m", GPT(config), tokenizer, family="gpt2")
     with pytest.raises(ValueError, match=r"^family='bert' must be one of gpt2, llama"):
         export_model(tmp_path / "m", GPT(config), tokenizer, family="bert")
