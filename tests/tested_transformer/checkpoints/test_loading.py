@@ -178,12 +178,6 @@ def test_weights_of_another_model_are_refused(tmp_path):
         "token_embedding.weight is missing; position_embedding.weight is missing; "
         "blocks.0.attention_norm.weight is missing; and 35 more"
     )
-    with pytest.raises(CheckpointError) as refused:
-        replace(found, weights={}).model()
-    assert str(refused.value) == (
-        f"{tmp_path} has settings that do not fit: num_layers=2 is more than its 0 "
-        "weights can be for"
-    )
 
 
 # Asked to go on with other settings.

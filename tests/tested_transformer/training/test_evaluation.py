@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tested_transformer.training import Recipe, evaluation
+from tested_transformer.training import Recipe, evaluation, train
 from tested_transformer.training.evaluation import (
     evaluate,
     honest_loss,
@@ -205,3 +205,12 @@ def test_what_cannot_be_measured_is_named(make_model, tokens):
     message = r"^targets must be \(2, 3\); it is \(3, 2\)$"
     with pytest.raises(ValueError, match=message):
         next_token_loss(logits, targets.T)
+
+
+def test_a_run_has_the_shapes_that_it_is_said_to_have(make_model, tokens):
+    model = make_model(num_experts=3)
+    recipe = Recipe(
+        steps=2, batch_size=6, seq_len=5, warmup=1, optimizer="muon", precision="fp32"
+    )
+    state = train(model, tokens.to(torch.uint8), recipe, validation=tokens[:20])
+    assert state.step == 2

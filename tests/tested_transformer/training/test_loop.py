@@ -27,7 +27,7 @@ from tested_transformer.training import (
 from tested_transformer.training.loop import Learner
 from tested_transformer.training.monitor import Monitor
 
-# Checks of shapes would take most of the time; test_shapes.py has them.
+# Checks of shapes would take most of the time; test_evaluation.py has them.
 pytestmark = pytest.mark.usefixtures("as_a_caller")
 
 RECIPE = Recipe(
