@@ -20,7 +20,7 @@ def test_without_a_command_there_is_help(command):
     ended = command("--help")
     assert (ended.status, ended.err) == (0, "")
     for name in ("train", "generate", "evaluate", "heads", "check", "info"):
-        assert re.search(rf"^    {name} +\w", ended.out, re.MULTILINE)
+        assert re.search(rf"^    {name} +\w\w+ ", ended.out, re.MULTILINE)
     assert command("--version").out == (f"tested-transformer {__version__}\n")
 
 

@@ -1,4 +1,5 @@
 import argparse
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -125,6 +126,9 @@ def test_every_setting_of_a_model_and_a_recipe_has_a_flag():
 def test_help_teaches_each_flag_and_has_examples_that_can_be_read(name, command):
     ended = command(name, "--help")
     assert (ended.status, ended.err) == (0, "")
+    usage, about, *_ = ended.out.split("\n\n")
+    assert re.fullmatch(rf"usage: tested-transformer {name}( \[\w+\])+", usage)
+    assert " ".join(about.split()) == COMMANDS[name][0].__doc__.partition("\n")[0]
     choices = make_parser()._subparsers._group_actions[0].choices
     for action in choices[name]._actions:
         assert action.help, action.option_strings
