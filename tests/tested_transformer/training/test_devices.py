@@ -5,8 +5,6 @@ import re
 import pytest
 import torch
 
-from tested_transformer.attention import attention_with_weights
-from tested_transformer.kernels import fused_attention
 from tested_transformer.training import devices
 from tested_transformer.training.devices import (
     autocast,
@@ -159,36 +157,6 @@ def test_products_are_in_the_precision_and_sums_are_not():
             assert product.dtype == dtype
             loss = torch.nn.functional.cross_entropy(product, torch.tensor([0, 1]))
             assert loss.dtype == torch.float32
-
-
-@pytest.mark.parametrize(
-    "mask", [None, torch.tensor([[True, True, False, True, True]])]
-)
-@pytest.mark.parametrize("bias", [None, torch.linspace(-2, 0, 5)[None]])
-def test_on_a_cpu_attention_stays_in_float32(monkeypatch, mask, bias):
-    seen: list[torch.dtype] = []
-
-    def look(q, *args, **options):
-        seen.append(q.dtype)
-        return kernel(q, *args, **options)
-
-    kernel = torch.nn.functional.scaled_dot_product_attention
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", look)
-    inputs = [torch.randn(2, 3, 5, 7).bfloat16().requires_grad_() for _ in range(3)]
-    settings = {"mask": mask, "score_bias": bias, "causal": True}
-    with autocast(torch.device("cpu"), "bf16"):
-        fused = fused_attention(*inputs, **settings)
-    assert seen == [torch.float32]
-    assert fused.dtype == torch.bfloat16
-    leaves = [x.detach().float().requires_grad_() for x in inputs]
-    opened, _ = attention_with_weights(*leaves, **settings)
-    # Nothing but inputs, output and gradients is rounded to bfloat16's eight bits.
-    torch.testing.assert_close(fused, opened.bfloat16(), rtol=2**-8, atol=1e-6)
-    direction = torch.randn(opened.shape).bfloat16()
-    found = torch.autograd.grad(fused, inputs, direction)
-    expected = torch.autograd.grad(opened, leaves, direction.float())
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other.bfloat16(), rtol=2**-7, atol=1e-5)
 
 
 def test_dropout_is_drawn_from_the_seed_on_each_kind_of_device(monkeypatch):
