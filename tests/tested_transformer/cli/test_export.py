@@ -13,6 +13,8 @@ def test_what_is_exported_writes_the_same_text(train, command, refused):
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.startswith("out/play: runs/play as llama; Auto")
     assert "already holds a model" in refused(*words)
+    line = refused(*words, "--overwrite", "--family", "gpt2")
+    assert line.startswith("GPT2LMHeadModel has no positions='rotary', ")
     told = json.loads(command(*words, "--overwrite", "--json").out)
     assert (told["family"], told["folder"]) == ("llama", "out/play")
     files = Path("out/play").iterdir()
