@@ -141,7 +141,7 @@ def test_a_file_of_maps_has_a_byte_for_each_weight(trained, text, command):
 def test_a_file_of_maps_is_written_whole_or_not_at_all(trained, text, refused):
     Path("maps.json").mkdir()
     refused("heads", str(trained), str(text), "--out", "maps.json")
-    assert [*Path("maps.json").iterdir()] == [*Path().glob(".unfinished*")] == []
+    assert [*Path("maps.json").iterdir()] == [*Path().glob(".maps*")] == []
 
 
 def test_tokens_before_a_text_are_in_its_maps(trained, text, command, monkeypatch):

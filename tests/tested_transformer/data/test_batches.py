@@ -173,11 +173,11 @@ def test_what_makes_no_batch_is_named():
         ({"seq_len": 11}, "11 tokens are too few for seq_len=11: at least 12 are "),
         ({"seq_len": 0}, "seq_len=0 must be positive"),
         ({"step": -1}, "step=-1 must not be negative"),
-        ({"batch_size": 0}, "batch_size=0 and world_size=1 must be positive"),
-        ({"world_size": 0}, "batch_size=6 and world_size=0 must be positive"),
+        ({"batch_size": 0}, "batch_size=0 must be positive"),
+        ({"world_size": 0}, "world_size=0 must be positive"),
         ({"world_size": 4}, "batch_size=6 must be divisible by world_size=4"),
         ({"world_size": 3, "rank": 3}, "rank=3 must lie between 0 and world_size - 1"),
-        ({"rank": -1}, "rank=-1 must lie between 0 and world_size - 1 = 0"),
+        ({"rank": -1}, "rank=-1 must lie between 0 and world_size - 1=0"),
     ):
         with pytest.raises(ValueError, match=f"^{message}"):
             batch_at(torch.arange(11), **usual | settings)
