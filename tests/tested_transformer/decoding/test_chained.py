@@ -97,6 +97,15 @@ def test_one_head_may_be_used_again_and_again():
     torch.testing.assert_close(model(tokens), plain(tokens))
 
 
+def test_a_head_starts_as_a_copy_of_the_last_block():
+    gpt = make(norm_eps=0.1, bias=False).gpt
+    (head,) = ChainedGPT(gpt, num_tokens=2).further
+    for norm in (head.feature_norm, head.token_norm):
+        assert (norm.eps, norm.bias) == (0.1, None)
+    for name, weight in gpt.blocks[-1].state_dict().items():
+        assert torch.equal(head.block.state_dict()[name], weight)
+
+
 def test_a_gradient_reaches_every_head_from_the_loss_of_its_own_token():
     model, tokens = make(), torch.randint(V, (B, T + 1))
     losses = multi_token_loss(model(tokens[:, :-1]), tokens[:, 1:])
