@@ -1,4 +1,4 @@
-"""Folders of a tiny GPT-2, with its weights in one file or in two and an index."""
+"""Folders of a tiny GPT-2, in one file or in two, and its weights as nanoGPT has them."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,8 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
-from tested_transformer.gpt import GPTConfig
+from tested_transformer.checkpoints import to_gpt2
+from tested_transformer.gpt import GPT, GPTConfig
 
 CONFIG = GPTConfig(
     vocab_size=13,
@@ -39,3 +40,18 @@ def put_in_parts(folder: Path, weights: dict[str, Tensor], settings: dict) -> No
         part = {name: weights[name] for name in places if places[name] == file}
         save_file(part, folder / file)
     write(folder / INDEX, {"metadata": {"total_size": 1}, "weight_map": places})
+
+
+def as_nanogpt(model: GPT, *, bias: bool = True) -> tuple[dict[str, Tensor], dict]:
+    """Return a model's weights as nanoGPT stores them, and its model_args."""
+    weights, settings = to_gpt2(model)
+    turned = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
+    theirs = {
+        name: (weight.T if name.endswith(turned) else weight).contiguous()
+        for name, weight in weights.items()
+        if bias or not name.endswith("bias")
+    }
+    theirs["lm_head.weight"] = weights["transformer.wte.weight"].clone()
+    sizes = {name: settings[name] for name in ("vocab_size", "n_embd", "n_head")}
+    sizes |= {"block_size": settings["n_positions"], "n_layer": settings["n_layer"]}
+    return theirs, {**sizes, "bias": bias, "dropout": model.config.dropout}

@@ -18,6 +18,7 @@ from tests.tested_transformer.checkpoints.folders import (
     INDEX,
     ONE,
     TWO,
+    as_nanogpt,
     put,
     put_in_parts,
 )
@@ -220,25 +221,13 @@ def test_without_the_package_its_extra_is_named(monkeypatch):
 NANO = GPTConfig(vocab_size=13, max_seq_len=7, d_model=6, num_heads=3)
 
 
-def put_nanogpt(folder: Path, model: GPT) -> None:
-    """Put a model of nanoGPT, after it was taken out of its pickle."""
-    weights, _ = to_gpt2(model)
-    turned = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
-    theirs = {
-        f"_orig_mod.{name}": (w.T if name.endswith(turned) else w).contiguous()
-        for name, w in weights.items()
-    }
-    settings = {"vocab_size": 13, "block_size": 7, "n_embd": 6, "n_head": 3}
-    put(folder, theirs, {**settings, "n_layer": 4, "bias": True, "dropout": 0.0})
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_model_of_any_kind_is_loaded_from_its_folder(tmp_path, dtype):
     model, nano = GPT(CONFIG, dtype=dtype), GPT(NANO, dtype=dtype)
     save_checkpoint(tmp_path / "run", config=CONFIG, weights=model.state_dict())
     ship_model(tmp_path / "shipped", model)
     put(tmp_path / "gpt2", *to_gpt2(model))
-    put_nanogpt(tmp_path / "nanogpt", nano)
+    put(tmp_path / "nanogpt", *as_nanogpt(nano))
     kinds = {
         "run": model,  # only a checkpoint of ours keeps a type of 16 bits
         "shipped": deepcopy(model).half().float(),
