@@ -1,4 +1,4 @@
-"""Folders of a tiny GPT-2, in one file or in two, and its weights as nanoGPT has them."""
+"""Folders of a tiny GPT-2, in one file or two, and its weights as nanoGPT has them."""
 
 import json
 from pathlib import Path

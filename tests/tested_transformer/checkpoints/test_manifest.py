@@ -41,6 +41,8 @@ def test_it_comes_back():
     assert content["config"] == describe_config(CONFIG)
     assert text.endswith("\n}\n")
     assert Manifest.from_text(text_with(), PATH) == MANIFEST
+    # Files of before have the hash of this text: sorted and without spaces.
+    assert saving._hash({"b": "ü", "a": [1, 0.1]}).startswith("a6ad39c9b0729846")
 
 
 def test_a_manifest_that_was_cut_short_anywhere_is_refused():
