@@ -1,11 +1,9 @@
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from tested_transformer.cli import generate as module
 from tested_transformer.cli.generate import default_prompt, write, write_with_drafts
@@ -13,9 +11,7 @@ from tested_transformer.data import CharTokenizer, WordTokenizer
 from tested_transformer.decoding import (
     CachedReader,
     Decoder,
-    Draft,
-    Drafter,
-    RandomSource,
+    ModelDrafter,
     Sampling,
 )
 from tested_transformer.decoding.cache_readers import CACHES
@@ -206,86 +202,38 @@ def test_a_new_line_is_the_prompt_where_it_is_known():
     assert default_prompt(CharTokenizer("ba")) == "b"
 
 
-class Oracle(Drafter):
-    """Guesses how a text is known to go on, and so is always right."""
-
-    def __init__(self, text: list[int], vocab_size: int) -> None:
-        self.text, self.vocab_size = text, vocab_size
-        self.calls = 0
-
-    def draft(self, text: Sequence[int], count: int, rng: RandomSource) -> Draft:
-        self.calls += 1
-        tokens = self.text[len(text) : len(text) + count]
-        sure = F.one_hot(torch.tensor(tokens, dtype=torch.long), self.vocab_size)
-        return Draft(tokens, sure.double())
-
-
-class Bytes(CharTokenizer):
-    """Has a token for each byte, so that some letters are several tokens."""
-
-    def __init__(self) -> None:
-        super().__init__("".join(map(chr, range(256))))
-
-    def encode(self, text: str) -> list[int]:
-        return [*text.encode()]
-
-    def decode(self, ids: list[int]) -> str:
-        return bytes(ids).decode(errors="replace")
-
-
-class Reciting(GPT):
-    """Always says a text by heart."""
-
-    def __init__(self, text: list[int]) -> None:
-        sizes = {"d_model": 12, "num_heads": 3, "num_layers": 2}
-        super().__init__(GPTConfig(vocab_size=256, max_seq_len=50, **sizes))
-        self.text = text
-
-    def forward(self, tokens: torch.Tensor, **how: Any) -> torch.Tensor:
-        start = how["cache"].length
-        logits = super().forward(tokens, **how)
-        end = start + tokens.shape[1]
-        wanted = torch.tensor(self.text[start + 1 : end + 1])
-        return (F.one_hot(wanted, 256) * 1e3).float()[None].expand_as(logits)
-
-
-TEXT = "aé b€, END of it all"  # 2 bytes and 3: 23 tokens
-
-
-@pytest.mark.parametrize(
-    ("num_drafted", "stop"),
-    [(2, []), (7, []), (1, ["END"]), (3, ["€,", "x"]), (4, [" of", "nothing"])],
-)
-def test_drafts_are_shown_as_they_are_accepted(num_drafted, stop):
-    """As plain writing would: whole letters, nothing of a stop, no pass after it."""
-    tokenizer = Bytes()
-    text = tokenizer.encode(TEXT)
-    assert len(text) == 23
-    drafter = Oracle(text, 256)
-    pieces = write_with_drafts(
-        Reciting(text),
-        tokenizer,
-        "a",
-        drafter,
-        max_new_tokens=22,
-        seed=0,
-        sampling=Sampling(temperature=0.0),
-        stop=stop,
-        num_drafted=num_drafted,
-    )
-    assert drafter.calls == 0  # nothing is written before it is asked for
-    (found, *_) = [each for each in stop if each in TEXT] or [""]
-    whole = TEXT[1 : TEXT.index(found)] if found else TEXT[1:]
-    read_last = TEXT[: TEXT.index(found) + len(found)] if found else TEXT
-    shown = ""
-    for number, (piece,) in enumerate(pieces, start=1):
-        shown += piece
-        assert whole.startswith(shown)
-        passed = bytes(text[: 1 + number * (num_drafted + 1)])
-        if not stop:  # all letters that are whole by then
-            assert shown == passed.decode(errors="ignore")[1:]
-    assert shown == whole
-    assert drafter.calls == -(-(len(read_last.encode()) - 1) // (num_drafted + 1))
+def test_drafts_are_shown_as_they_are_accepted():
+    """As plain writing would: nothing of a stop, and no pass after it."""
+    tokenizer, greedy = CharTokenizer("abcdefghij"), Sampling(temperature=0.0)
+    sizes = {"d_model": 12, "num_heads": 3, "num_layers": 2, "max_seq_len": 50}
+    model = GPT(GPTConfig(vocab_size=10, tie_head=False, **sizes))
+    for weight in model.parameters():
+        if weight.ndim > 1:
+            torch.nn.init.normal_(weight)
+    settings = {"max_new_tokens": 23, "seed": 0, "sampling": greedy}
+    usual = "".join(piece for (piece,) in write(model, tokenizer, "a", **settings))
+    assert len({*usual}) > 3
+    # The model's own drafts are right, so each pass adds them all and one more.
+    drafter = ModelDrafter(model, probabilities=greedy.probabilities)
+    for drafted, stop in ((2, []), (7, []), (1, [usual[8:11]]), (3, [usual[9], "x"])):
+        pieces = [
+            piece
+            for (piece,) in write_with_drafts(
+                model,
+                tokenizer,
+                "a",
+                drafter,
+                stop=stop,
+                num_drafted=drafted,
+                **settings,
+            )
+        ]
+        shown = usual.partition(stop[0])[0] if stop else usual
+        assert "".join(pieces) == shown
+        read = len(shown) + sum(map(len, stop[:1]))
+        assert len(pieces) == -(-read // (drafted + 1)) + (not stop)
+        if not stop:
+            assert {*map(len, pieces[:-2])} == {drafted + 1}
 
 
 def test_a_tokenizer_without_a_new_line_starts_with_its_first_token():
