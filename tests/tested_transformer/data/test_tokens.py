@@ -1,7 +1,6 @@
 """Texts in pieces have the tokens of the whole, and these are prepared once."""
 
 import hashlib
-import json
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
@@ -102,22 +101,6 @@ def test_a_changed_text_is_tokenized_anew_and_leaves_nothing_old(text):
     assert other.decode(load_tokens(text, tokenizer=other).tokens.tolist()) == changed
     assert load_tokens(text).tokens.tolist() == tokens.tokens.tolist()
     assert len(kept(text)) == 1
-
-
-def test_the_file_byte_by_byte(text):
-    text.write_text("".join(map(chr, range(1000, 1300))) * 9)
-    load_tokens(text)
-    (file,) = kept(text)
-    data = file.read_bytes()
-    # 300 characters: two bytes each, the order of which is this machine's.
-    assert torch.frombuffer(bytearray(data[:1200]), dtype=torch.int16).tolist() == [
-        *range(300),
-        *range(300),
-    ]
-    about = json.loads(data[5400:-40])
-    assert (about["dtype"], about["characters"]) == ("uint16", 2700)
-    assert int.from_bytes(data[-40:-32], "little") == len(data[5400:-40])
-    assert data[-32:] == hashlib.sha256(data[:-32]).digest()
 
 
 def test_what_is_kept_and_damaged_anywhere_is_made_anew(text):

