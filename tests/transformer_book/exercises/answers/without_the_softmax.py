@@ -36,19 +36,6 @@ def memory(length, layers, every, heads, width, kinds=2, stateful=None):
     return 2 * heads * width * (softmax * kinds * length + stateful * width)
 
 
-def memory_of_all(length, layers, every, heads, width):
-    return memory(length, layers, 1, heads, width)
-
-
-def state_everywhere(length, layers, every, heads, width):
-    return memory(length, layers, every, heads, width, stateful=layers)
-
-
-def state_for_each_token(length, layers, every, heads, width):
-    stateful = (layers - layers // every) * length
-    return memory(length, layers, every, heads, width, stateful=stateful)
-
-
 def rounded_up(length, layers, every, heads, width):
     softmax = -(-layers // every)
     return memory(length, softmax, 1, heads, width, stateful=layers - softmax)
@@ -65,10 +52,12 @@ WRONG = {
         "the shape is (5, 3)": lambda *args: write(*args).T,
     },
     grade_hybrid_memory: {
-        "not every layer keeps keys and values": memory_of_all,
+        "not every layer keeps": lambda t, n, every, *sizes: memory(t, n, 1, *sizes),
         "keeps keys *and* values": lambda *args: memory(*args, kinds=1),
-        "has no state": state_everywhere,
-        "does not grow with the tokens": state_for_each_token,
+        "has no state": lambda t, n, *sizes: memory(t, n, *sizes, stateful=n),
+        "does not grow with the tokens": lambda t, n, every, *sizes: memory(
+            t, n, every, *sizes, stateful=(n - n // every) * t
+        ),
         "each number has two bytes": lambda *args: memory(*args) // 2,
         "bytes for 11 tokens": lambda *args: memory(*args) + 1,
         "bytes for 11": rounded_up,
