@@ -62,38 +62,24 @@ def hold_equal(one: nn.Module, other: nn.Module, d_context: int, case: object) -
 BOTH = (True, False)
 
 
-def test_pytorchs_layer_becomes_ours():
+def test_each_layer_becomes_the_other_to_the_last_bit_and_nothing_is_drawn():
     for case in product((D, C), BOTH, BOTH, BOTH):
         d_context, batch_first, bias, fused = case
         theirs = nn.MultiheadAttention(
             D, H, bias=bias, kdim=d_context, vdim=d_context, batch_first=batch_first
         )
+        chance = torch.get_rng_state()
         ours = from_torch(scattered(theirs), fused=fused)
-        assert ours.fused is fused
+        back = to_torch(ours)
+        again = from_torch(back).state_dict()
+        assert torch.equal(torch.get_rng_state(), chance)
+        assert (ours.fused, back.batch_first) == (fused, True)
+        assert (back.in_proj_weight is None) is (d_context != D)
         hold_equal(ours, theirs, d_context, case)
-
-
-def test_our_layer_becomes_pytorchs():
-    for case in product((D, C), BOTH):
-        d_context, bias = case
-        ours = MultiHeadAttention(
-            d_model=D, num_heads=H, d_context=d_context, bias=bias
-        )
-        theirs = to_torch(scattered(ours))
-        assert theirs.batch_first
-        assert (theirs.in_proj_weight is None) is (d_context != D)
-        hold_equal(ours, theirs, d_context, case)
-
-
-def test_there_and_back_is_the_same_to_the_last_bit():
-    for d_context in (D, C):
-        ours = scattered(
-            MultiHeadAttention(d_model=D, num_heads=H, d_context=d_context)
-        )
-        again = from_torch(to_torch(ours)).state_dict()
+        hold_equal(ours, back, d_context, case)
         assert again.keys() == ours.state_dict().keys()
         for name, tensor in ours.state_dict().items():
-            assert torch.equal(tensor, again[name]), name
+            assert torch.equal(tensor, again[name]), (name, case)
 
 
 def test_dtype_dropout_and_mode_are_kept():
@@ -105,13 +91,6 @@ def test_dtype_dropout_and_mode_are_kept():
             assert layer.training is training
             assert layer.dropout == 0.25
             assert {each.dtype for each in layer.parameters()} == {torch.double}
-
-
-def test_nothing_is_drawn():
-    theirs = nn.MultiheadAttention(D, H, kdim=C, vdim=C)
-    chance = torch.get_rng_state()
-    to_torch(from_torch(theirs))
-    assert torch.equal(torch.get_rng_state(), chance)
 
 
 def test_the_copy_is_a_copy():
