@@ -52,18 +52,8 @@ def test_the_package_reads_what_is_written(tmp_path):
     data = path.read_bytes()
     sha256 = hashlib.sha256(data).hexdigest()
     assert record == FileRecord("some.safetensors", len(data), sha256)
-
-
-def test_every_tensor_begins_at_a_multiple_of_its_width(tmp_path):
-    path = tmp_path / "some.safetensors"
-    write_tensors(path, some_tensors())
-    data = path.read_bytes()
-    length = int.from_bytes(data[:8], "little")
-    assert length % 8 == 0
     with safetensors.safe_open(path, "pt") as file:
         assert file.metadata() == {"format": "pt"}
-    for tensor in TensorFiles(path).values():
-        assert tensor.data_ptr() % tensor.itemsize == 0
 
 
 def test_the_same_tensors_make_the_same_file(tmp_path):
@@ -71,14 +61,6 @@ def test_the_same_tensors_make_the_same_file(tmp_path):
     first = write_tensors(tmp_path / "a", tensors)
     second = write_tensors(tmp_path / "b", dict(reversed(tensors.items())))
     assert (first.bytes, first.sha256) == (second.bytes, second.sha256)
-
-
-def test_what_the_package_writes_is_read(tmp_path):
-    tensors = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor([1, 2])}
-    safetensors.torch.save_file(tensors, tmp_path / "theirs")
-    found = TensorFiles(tmp_path / "theirs")
-    assert found.keys() == tensors.keys()
-    assert all(torch.equal(found[name], tensors[name]) for name in tensors)
 
 
 def test_a_file_that_was_read_is_let_go(tmp_path):
@@ -155,7 +137,5 @@ def test_a_file_with_a_bit_turned_in_any_byte_is_refused(tmp_path):
 
 def test_a_file_that_is_missing_is_named(tmp_path):
     message = f"^{tmp_path}/gone is missing$"
-    with pytest.raises(CheckpointError, match=message):
-        check_file(tmp_path, FileRecord("gone", 3, "0" * 64))
     with pytest.raises(CheckpointError, match=message):
         TensorFiles(tmp_path / "gone")
