@@ -92,6 +92,7 @@ def test_a_draft_changes_no_text(trained, command, text, tiny):
         assert command(*words, "--temperature", "0", "--draft", draft) == usual
     drawn = command(*words, "--draft", "small", "--seed", "3", "--num-samples", "2")
     assert drawn.status == 0
+    assert "\n--- sample 2 of 2 ---\n" in drawn.out
     assert drawn == command(
         *words, "--draft", "small", "--seed", "3", "--num-samples", "2"
     )
