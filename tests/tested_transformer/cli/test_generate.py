@@ -12,7 +12,9 @@ from tested_transformer.decoding import (
     CachedReader,
     Decoder,
     ModelDrafter,
+    NgramDrafter,
     Sampling,
+    generate,
 )
 from tested_transformer.decoding.cache_readers import CACHES
 from tested_transformer.gpt import GPT, GPTConfig
@@ -203,14 +205,20 @@ def test_a_new_line_is_the_prompt_where_it_is_known():
     assert default_prompt(CharTokenizer("ba")) == "b"
 
 
-def test_drafts_are_shown_as_they_are_accepted():
-    """As plain writing would: nothing of a stop, and no pass after it."""
-    tokenizer, greedy = CharTokenizer("abcdefghij"), Sampling(temperature=0.0)
+def writer(vocab_size: int) -> GPT:
+    """Return a model with weights large enough for it to have an opinion."""
     sizes = {"d_model": 12, "num_heads": 3, "num_layers": 2, "max_seq_len": 50}
-    model = GPT(GPTConfig(vocab_size=10, tie_head=False, **sizes))
+    model = GPT(GPTConfig(vocab_size=vocab_size, tie_head=False, **sizes))
     for weight in model.parameters():
         if weight.ndim > 1:
             torch.nn.init.normal_(weight)
+    return model
+
+
+def test_drafts_are_shown_as_they_are_accepted():
+    """As plain writing would: nothing of a stop, and no pass after it."""
+    tokenizer, model = CharTokenizer("abcdefghij"), writer(10)
+    greedy = Sampling(temperature=0.0)
     settings = {"max_new_tokens": 23, "seed": 0, "sampling": greedy}
     usual = "".join(piece for (piece,) in write(model, tokenizer, "a", **settings))
     assert len({*usual}) > 3
@@ -235,6 +243,32 @@ def test_drafts_are_shown_as_they_are_accepted():
         assert len(pieces) == -(-read // (drafted + 1)) + (not stop)
         if not stop:
             assert {*map(len, pieces[:-2])} == {drafted + 1}
+    end, shown = tokenizer.encode(usual[9]), usual.partition(usual[9])[0]
+    steps = write_with_drafts(
+        model, tokenizer, "a", drafter, end_tokens=end, num_drafted=1, **settings
+    )
+    pieces = [piece for (piece,) in steps]
+    assert "".join(pieces) == shown
+    assert len(pieces) == (len(shown) + 2) // 2 + 1
+
+
+def test_words_after_a_prompt_are_those_decoded_with_it():
+    """The first of them has a space before it, which it lacks alone."""
+    tokenizer, model = WordTokenizer(["the", "cat", "sat", "on"]), writer(4)
+    greedy = Sampling(temperature=0.0)
+    prompt = tokenizer.encode("the cat")
+    [ids] = generate(model, [prompt], max_new_tokens=6, sampling=greedy)
+    text = tokenizer.decode([*prompt, *ids])[len("the cat") :]
+    settings = {"max_new_tokens": 6, "seed": 0, "sampling": greedy}
+    for stop in ([], [text[3:7]]):
+        shown = text.partition(stop[0])[0] if stop else text
+        for pieces in (
+            write(model, tokenizer, "the cat", stop=stop, **settings),
+            write_with_drafts(
+                model, tokenizer, "the cat", NgramDrafter(4), stop=stop, **settings
+            ),
+        ):
+            assert "".join(piece for (piece,) in pieces) == shown
 
 
 def test_a_tokenizer_without_a_new_line_starts_with_its_first_token():
