@@ -42,7 +42,7 @@ def any_key(weights, query, key):
 RIGHT = {grade_go_on: go_on, grade_reader: reader}
 WRONG = {
     grade_go_on: {
-        "return the beginning": lambda m, t, n: go_on(m, t, n)[len(t) :],
+        "the beginning": lambda model, start, n: go_on(model, start, n)[len(start) :],
         "changes the list": in_place,
         "must be read before": without_reading,
         "read all tokens": partial(go_on, read=slice(-1, None)),

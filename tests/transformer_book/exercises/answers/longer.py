@@ -24,14 +24,16 @@ RIGHT = {grade_slower_base: slower_base, grade_slot: slot}
 WRONG = {
     grade_slower_base: {
         "that is the old base": lambda base, factor, head_dim: base,
-        "2.24 times as slowly, not 5 times": lambda b, f, h: b * f,
-        "2.92 times as slowly, not 5 times": lambda b, f, h: b * f ** (h / (h - 1)),
+        "2.24 times as slowly, not 5 times": lambda base, factor, width: base * factor,
+        "2.92 times": lambda base, factor, width: (
+            base * factor ** (width / (width - 1))
+        ),
     },
     grade_slot: {
-        "it takes the place of sink 0": lambda t, s, w: t % (s + w),
+        "place of sink 0": lambda token, sinks, window: token % (sinks + window),
         "it takes the place of token 4": back_and_forth,
         "there is no slot 5": lambda token, sinks, window: token,
-        "the oldest that is no sink is": lambda t, s, w: min(t, s + w - 1),
+        "no sink is": lambda token, sinks, window: min(token, sinks + window - 1),
         "and others are free": all_over_the_window,
     },
 }

@@ -59,8 +59,8 @@ WRONG = {
     grade_count_steps: {
         "2 slots, static: it says 21": always(False),
         "2 slots, continuous: it says": always(True),
-        "2 slots, static: it says 17": lambda w, n, s: -(-sum(w) // n),
-        "2 slots, static: it says 20": lambda w, n, s: count_steps(sorted(w), n, s),
+        "static: it says 17": lambda wanted, slots, _: -(-sum(wanted) // slots),
+        "static: it says 20": lambda wanted, *rest: count_steps(sorted(wanted), *rest),
         "it changes the list that it was given": emptying,
     },
     grade_tokens_to_read: {

@@ -44,8 +44,8 @@ WRONG = {
         "put each word back": partial(influence, before="cat"),
         "the sign": lambda *args: [-fall for fall in influence(*args)],
         "keep the sign": lambda *args: [abs(fall) for fall in influence(*args)],
-        "what is left of the chance": lambda f, w, o: [
-            f(w) - fall for fall in influence(f, w, o)
+        "what is left of the chance": lambda chance, words, other: [
+            chance(words) - fall for fall in influence(chance, words, other)
         ],
         "3 numbers for 4 words": lambda *args: influence(*args)[:-1],
         "it is [8.0, 2.0, 1.0, -2.0]": lambda *args: sorted(
