@@ -1,7 +1,6 @@
 """A text, a model that learns it in milliseconds, and the command in this process."""
 
 import shutil
-import sys
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -109,9 +108,3 @@ def trained_here(train):
 @pytest.fixture
 def tiny():
     return [*TINY]
-
-
-@pytest.fixture
-def python():
-    """Return what starts the command in a process of its own."""
-    return [sys.executable, "-m", "tested_transformer"]

@@ -91,10 +91,10 @@ def test_a_pipe_that_nobody_reads_is_no_error(trained, monkeypatch, capsys):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no process can send Ctrl-C there")
-def test_in_a_shell_ctrl_c_saves_and_says_how_to_go_on(python, text, tiny, command):
+def test_in_a_shell_ctrl_c_saves_and_says_how_to_go_on(text, tiny, command):
     words = ["train", str(text), *tiny, "--steps", "100000", "--threads", "1"]
     with subprocess.Popen(
-        [*python, *words, "--json"],
+        [sys.executable, "-m", "tested_transformer", *words, "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
