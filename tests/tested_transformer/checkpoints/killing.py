@@ -1,9 +1,9 @@
-"""A process of its own, that starts others and kills them while they save.
+"""What there is to save, and a process that kills others while they save it.
 
 It has one thread, so that it may fork, and each child has PyTorch at once. What it
 found, it prints as JSON, for the test that starts it.
 
-    python killing.py FOLDER
+    python -m tests.tested_transformer.checkpoints.killing FOLDER
 """
 
 import io
@@ -12,39 +12,48 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from tested_transformer.checkpoints import load_checkpoint, save_checkpoint, saving
 from tested_transformer.gpt import GPT, GPTConfig
 
-CONFIG = GPTConfig(
-    vocab_size=11, max_seq_len=8, d_model=12, num_heads=3, num_layers=2, dropout=0.1
-)
-WEIGHTS = GPT(CONFIG).state_dict().items()
+CONFIG = GPTConfig(vocab_size=11, max_seq_len=5, d_model=6, num_heads=3, num_layers=2)
 
 
-def save_numbered(folder: Path, number: int) -> None:
-    """Save tensors and values that all have the same number."""
-    save_checkpoint(
-        folder,
-        config=CONFIG,
-        weights={name: torch.full(x.shape, float(number)) for name, x in WEIGHTS},
-        settings={"number": number},
-        training=({"c": torch.full((5,), number)}, {"number": number}),
-    )
+def weights_of(number: int) -> dict[str, Tensor]:
+    shapes = GPT(CONFIG, device="meta").state_dict()
+    return {name: torch.full(x.shape, float(number)) for name, x in shapes.items()}
+
+
+def contents(number: int) -> dict[str, Any]:
+    """Give what there is to save, all of it with one number."""
+    return {
+        "config": CONFIG,
+        "weights": weights_of(number),
+        "settings": {"number": number},
+        "training": ({"c": torch.full((5, 700), number)}, {"number": number}),
+    }
+
+
+def save(folder: Path, number: int) -> None:
+    save_checkpoint(folder, **contents(number))
 
 
 def number_in(folder: Path) -> int:
     """Read that number, which must be the same everywhere."""
-    saved = load_checkpoint(folder)
-    (number,) = {
-        saved.settings["number"],
-        saved.training[1]["number"],
-        *saved.training[0]["c"].tolist(),
-        *torch.cat([x.flatten() for x in saved.weights.values()]).unique().tolist(),
+    found = load_checkpoint(folder)
+    assert found.training is not None
+    everywhere = {
+        found.settings["number"],
+        found.training[1]["number"],
+        *found.training[0]["c"].unique().tolist(),
+        *torch.cat([x.flatten() for x in found.weights.values()]).unique().tolist(),
     }
-    return number
+    assert len(everywhere) == 1
+    return everywhere.pop()
 
 
 class Fatal(io.FileIO):
@@ -66,7 +75,7 @@ def killed_after(folder: Path, count: int) -> bool:
     if child == 0:
         Fatal.left, saving.open = count, Fatal
         try:
-            save_numbered(folder, 2)
+            save(folder, 2)
         finally:
             os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
@@ -79,7 +88,7 @@ def main(folder: Path) -> list[dict]:
         For each, whether it was killed, which number is read then, and what it left
         unfinished.
     """
-    save_numbered(folder, 1)
+    save(folder, 1)
     ends, before = [], 0
     for kind in ("model", "training", "checkpoint.json"):
         [file] = folder.glob(f"{kind}*")

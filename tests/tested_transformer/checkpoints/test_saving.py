@@ -16,7 +16,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from tests.tested_transformer.checkpoints import killing
+from tests.tested_transformer.checkpoints.killing import (
+    CONFIG,
+    contents,
+    number_in,
+    save,
+    weights_of,
+)
 
 from tested_transformer.checkpoints import (
     CheckpointError,
@@ -25,46 +32,10 @@ from tested_transformer.checkpoints import (
     save_checkpoint,
     saving,
 )
-from tested_transformer.gpt import GPT, GPTConfig
 
 on_unix = pytest.mark.skipif(
     os.name == "nt", reason="Windows has no fork and no user ids"
 )
-
-CONFIG = GPTConfig(vocab_size=11, max_seq_len=5, d_model=6, num_heads=3, num_layers=2)
-
-
-def weights_of(number: int) -> dict[str, Tensor]:
-    shapes = GPT(CONFIG, device="meta").state_dict()
-    return {name: torch.full(x.shape, float(number)) for name, x in shapes.items()}
-
-
-def contents(number: int) -> dict[str, Any]:
-    """Give what there is to save, all of it with one number."""
-    return {
-        "config": CONFIG,
-        "weights": weights_of(number),
-        "settings": {"number": number},
-        "training": ({"c": torch.full((5, 700), number)}, {"number": number}),
-    }
-
-
-def save(folder: Path, number: int) -> None:
-    save_checkpoint(folder, **contents(number))
-
-
-def number_in(folder: Path) -> int:
-    """Read that number, which must be the same everywhere."""
-    found = load_checkpoint(folder)
-    assert found.training is not None
-    everywhere = {
-        found.settings["number"],
-        found.training[1]["number"],
-        *found.training[0]["c"].unique().tolist(),
-        *torch.cat([x.flatten() for x in found.weights.values()]).unique().tolist(),
-    }
-    assert len(everywhere) == 1
-    return everywhere.pop()
 
 
 def names_in(folder: Path) -> list[str]:
@@ -181,8 +152,9 @@ def test_each_step_is_on_the_disk_before_the_next(tmp_path, steps):
 @pytest.mark.slow
 def test_a_run_killed_within_any_file_leaves_what_was_saved_before(tmp_path):
     """SIGKILL in the middle of each file."""
-    command = [sys.executable, str(Path(__file__).with_name("killing.py"))]
-    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True)
+    command = [sys.executable, "-m", killing.__name__, str(tmp_path)]
+    root = Path(__file__).parents[3]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     kinds = [f"{name}.unfinished" for name in ("model", "training", WHOLE[1])]
     ends = [[True, 1, [kind]] for kind in kinds for _ in range(2)]

@@ -13,8 +13,6 @@ from tested_transformer.decoding import (
     stream_speculation,
 )
 
-V = 3
-
 
 def test_without_a_draft_it_draws_what_generate_draws(make):
     model, sampling = make(), Sampling(temperature=1.3, top_p=0.9)
