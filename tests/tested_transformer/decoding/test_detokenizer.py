@@ -12,23 +12,9 @@ from tested_transformer.decoding import Detokenizer
 
 # Pieces that some decoder joins, strips or puts a space before.
 PIECES = [
-    *(
-        "▁",
-        "▁▁",
-        "▁the",
-        "▁a",
-        "the",
-        "cat",
-        "##ing",
-        "ing",
-        ".",
-        ",",
-        "'",
-        "n't",
-        "▁.",
-    ),
-    *("Ġ", "Ġthe", "Ċ", "Ã", "©", "â", "Ĥ", "¬", "a</w>", "b</w>", "|", "<pad>", "é"),
-    *("<unk>", "</s>", "€", "\N{REPLACEMENT CHARACTER}", "", "do", "not"),
+    *("▁", "▁▁", "▁the", "▁a", "the", "cat", "##ing", "ing", ".", ",", "'", "n't"),
+    *("▁.", "Ġ", "Ġthe", "Ċ", "Ã", "©", "â", "Ĥ", "¬", "a</w>", "b</w>", "|", "<pad>"),
+    *("é", "<unk>", "</s>", "€", "\N{REPLACEMENT CHARACTER}", "", "do", "not"),
 ]
 BYTES = [f"<0x{byte:02X}>" for byte in (0x41, 0x20, 0xE2, 0x82, 0xAC, 0xC3, 0xA9, 0xFF)]
 VOCABULARY = {piece: at for at, piece in enumerate([*PIECES, *BYTES])}
