@@ -229,14 +229,23 @@ def test_one_query_reads_shared_keys_once(spy: Spy):
 
 
 def test_under_autocast_a_cpu_runs_the_kernel_in_float32(spy: Spy):
-    inputs = [torch.randn(B, H, n, D_K).bfloat16() for n in (T, S, S)]
+    inputs = [torch.randn(B, H, n, D_K).bfloat16().requires_grad_() for n in (T, S, S)]
+    options = {"score_bias": torch.linspace(-2, 0, S)[None], "causal": True}
     with torch.autocast("cpu", torch.bfloat16):
-        output = fused_attention(*inputs)
+        output = fused_attention(*inputs, **options)
     types = {x.dtype for x in [*spy.inputs[0], *spy.outputs]}
     assert types == {torch.float32}
-    # One rounding, of the output, instead of those within the kernel.
-    exact, _ = attention_with_weights(*(x.float() for x in inputs))
-    assert (output - exact).abs().max() <= 2**-8 * exact.abs().max()
+    # One rounding, of outputs and gradients, instead of those within the kernel.
+    leaves = [x.detach().float().requires_grad_() for x in inputs]
+    exact, _ = attention_with_weights(*leaves, **options)
+    direction = torch.randn(exact.shape).bfloat16()
+    pairs = zip(
+        [output, *torch.autograd.grad(output, inputs, direction)],
+        [exact, *torch.autograd.grad(exact, leaves, direction.float())],
+        strict=True,
+    )
+    for one, other in pairs:
+        assert (one - other).abs().max() <= 2**-8 * other.abs().max()
 
 
 LONG = 150  # long enough for a search for negligible keys to pay

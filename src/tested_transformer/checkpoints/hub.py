@@ -15,24 +15,14 @@ from typing import Any
 import torch
 
 from tested_transformer.checkpoints.configs import CheckpointError, read_json
-from tested_transformer.checkpoints.layouts import (
-    from_family,
-    from_gpt2,
-    from_nanogpt,
-)
+from tested_transformer.checkpoints.layouts import from_family, from_gpt2, from_nanogpt
 from tested_transformer.checkpoints.loading import has_checkpoint, load_checkpoint
 from tested_transformer.checkpoints.saving import MANIFEST
 from tested_transformer.checkpoints.shipping import CARD, load_shipped
 from tested_transformer.checkpoints.tensor_files import WEIGHTS, Tell, find_tensors
 from tested_transformer.gpt import GPT
 
-__all__ = [
-    "HUB",
-    "Pretrained",
-    "find_pretrained",
-    "load_gpt2",
-    "load_pretrained",
-]
+__all__ = ["HUB", "Pretrained", "find_pretrained", "load_gpt2", "load_pretrained"]
 
 HUB = "hub:"
 """What may stand before a name on the hub, where a folder may be meant."""
@@ -138,9 +128,7 @@ def find_pretrained(
         raise CheckpointError(f"{folder} holds no model: {_what_it_has(folder)}")
 
     def read(
-        device: torch.device | str | None,
-        dtype: torch.dtype | None,
-        tell: Tell | None,
+        device: torch.device | str | None, dtype: torch.dtype | None, tell: Tell | None
     ) -> GPT:
         settings = _read_settings(name, get)
         weights = find_tensors(name, get, tell)
@@ -193,10 +181,7 @@ def _what_it_has(folder: Path) -> str:
 
 
 def load_gpt2(
-    folder_or_name: str | Path,
-    *,
-    dropout: float = 0.0,
-    revision: str | None = None,
+    folder_or_name: str | Path, *, dropout: float = 0.0, revision: str | None = None
 ) -> GPT:
     """Load a model in the layout of GPT-2: its config.json and its safetensors.
 

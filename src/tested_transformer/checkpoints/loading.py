@@ -32,7 +32,6 @@ __all__ = [
     "has_checkpoint",
     "load_checkpoint",
     "model_with",
-    "read_tensors",
 ]
 
 
@@ -121,7 +120,7 @@ def load_checkpoint(folder: str | Path, *, training: bool = True) -> Checkpoint:
 def _read(folder: Path, text: bytes, training: bool) -> Checkpoint:
     manifest = Manifest.from_text(text, folder / MANIFEST)
     tensors = {
-        kind: read_tensors(check_file(folder, record))
+        kind: dict(TensorFiles(check_file(folder, record)))
         for kind, record in manifest.files.items()
         if training or kind == "model"
     }
@@ -159,15 +158,6 @@ def check_file(folder: Path, record: FileRecord) -> Path:
             f"not with {record.sha256[:8]}"
         )
     return path
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read a safetensors file.
-
-    Raises:
-        CheckpointError: If it is missing, cut short, or not a safetensors file.
-    """
-    return dict(TensorFiles(path))
 
 
 def model_with(

@@ -111,9 +111,7 @@ def on_meta(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
 
 
 def find_tensors(
-    origin: str,
-    get: Callable[[str], Path | None],
-    tell: Tell | None = None,
+    origin: str, get: Callable[[str], Path | None], tell: Tell | None = None
 ) -> TensorFiles:
     """Open the file with a model's weights, or the several files of a large model.
 

@@ -5,7 +5,6 @@ import importlib
 import importlib.util
 import inspect
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -20,6 +19,7 @@ from attention_check import CHECKS, Report
 from tested_transformer.checking import check_attention
 from tested_transformer.cli.display import printable
 from tested_transformer.cli.flags import Call
+from tested_transformer.data.corpora import whole_file
 
 __all__ = ["Check", "RefusedError", "load_attention"]
 
@@ -169,9 +169,8 @@ def _write(report: Report, file: Path) -> None:
     """Write an adapter to complete, whole or not at all."""
     inner = report.adapter.splitlines()[2:-1]
     text = _FILE.format(name=report.name, lines="\n".join("    " + x for x in inner))
-    unfinished = file.with_name(f".{file.name}.unfinished")
-    unfinished.write_text(text + "\n", "utf-8")
-    os.replace(unfinished, file)
+    with whole_file(file) as opened:
+        opened.write(text.encode() + b"\n")
     print(f"Wrote {file}: complete it, and check again.", file=sys.stderr)
 
 

@@ -1,12 +1,10 @@
 """``tested-transformer heads``: score what every head of a model attends to."""
 
 import json
-import os
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -16,6 +14,7 @@ from tested_transformer import data, interpret
 from tested_transformer.cli.display import printable, reminder
 from tested_transformer.cli.flags import Call, check_at_least
 from tested_transformer.cli.sources import Source, load_source, load_text
+from tested_transformer.data.corpora import whole_file
 from tested_transformer.gpt import GPT
 from tested_transformer.inspection import numbers_of
 
@@ -108,7 +107,9 @@ class Heads:
         even = {kind: interpret.uniform_score(targets[kind].cpu()) for kind in scores}
         if self.out is not None:
             maps = _maps(source, windows[:1, : self.show])
-            _write({**maps, "text": name, "scores": _rounded(scores)}, Path(self.out))
+            content = {**maps, "text": name, "scores": _rounded(scores)}
+            with whole_file(Path(self.out)) as file:
+                file.write(json.dumps(content).encode() + b"\n")
         if call.as_json:
             facts = {
                 "checkpoint": source.name,
@@ -233,14 +234,6 @@ def _rounded(scores: Mapping[str, list[list[float]]]) -> dict[str, Any]:
         kind: [[round(score, 4) for score in layer] for layer in layers]
         for kind, layers in scores.items()
     }
-
-
-def _write(content: dict[str, Any], file: Path) -> None:
-    """Write a JSON file, whole or not at all."""
-    with TemporaryDirectory(prefix=".unfinished-", dir=file.parent) as folder:
-        unfinished = Path(folder, file.name)
-        unfinished.write_text(json.dumps(content) + "\n", "utf-8")
-        os.replace(unfinished, file)
 
 
 def _print_table(

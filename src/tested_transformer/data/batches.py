@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Int, Integer
 from torch import Tensor
 
+from tested_transformer.checks import validate_between, validate_sizes
+
 __all__ = ["batch_at", "num_windows", "split"]
 
 
@@ -38,8 +40,7 @@ def num_windows(num_tokens: int, seq_len: int) -> int:
         ValueError: If ``seq_len`` is not positive, or there are fewer than
             ``seq_len + 1`` tokens: the last prediction needs a target too.
     """
-    if seq_len < 1:
-        raise ValueError(f"seq_len={seq_len} must be positive")
+    validate_sizes(seq_len=seq_len)
     if num_tokens < seq_len + 1:
         raise ValueError(
             f"{num_tokens} tokens are too few for seq_len={seq_len}: "
@@ -125,15 +126,9 @@ def batch_at(
 def _check(step: int, batch_size: int, rank: int, world_size: int) -> None:
     if step < 0:
         raise ValueError(f"step={step} must not be negative")
-    if batch_size < 1 or world_size < 1:
-        raise ValueError(
-            f"batch_size={batch_size} and world_size={world_size} must be positive"
-        )
+    validate_sizes(batch_size=batch_size, world_size=world_size)
     if batch_size % world_size:
         raise ValueError(
             f"batch_size={batch_size} must be divisible by world_size={world_size}"
         )
-    if not 0 <= rank < world_size:
-        raise ValueError(
-            f"rank={rank} must lie between 0 and world_size - 1 = {world_size - 1}"
-        )
+    validate_between("rank", rank, 0, world_size - 1, "world_size - 1")

@@ -15,6 +15,7 @@ from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO
 
+from tested_transformer.checks import validate_sizes
 from tested_transformer.data.stories import FEW_NAMES, story_entropy, write_stories
 
 __all__ = [
@@ -185,8 +186,8 @@ def find_source(
     Arguments and errors are those of ``load_corpus``. Errors in a file are raised when
     it is read.
     """
-    if num_characters is not None and num_characters < 1:
-        raise ValueError(f"num_characters={num_characters} must be positive")
+    if num_characters is not None:
+        validate_sizes(num_characters=num_characters)
     name = str(name_or_path)
     if isinstance(name_or_path, Path) or name not in CORPORA:
         file = Path(os.path.expanduser(name_or_path))

@@ -16,6 +16,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from tested_transformer.checks import validate_sizes
+
 __all__ = [
     "FEW_NAMES",
     "STORY_RULES",
@@ -231,10 +233,7 @@ def _surprisal(symbol: str, parts: tuple[str, ...]) -> float:
 
 
 def write_stories(
-    num_characters: int = 1_000_000,
-    *,
-    seed: int = 0,
-    names: tuple[str, ...] = _NAMES,
+    num_characters: int = 1_000_000, *, seed: int = 0, names: tuple[str, ...] = _NAMES
 ) -> Stories:
     """Write stories until the text has at least ``num_characters``.
 
@@ -250,8 +249,7 @@ def write_stories(
         ValueError: If ``num_characters`` is not positive, or there are fewer than two
             names.
     """
-    if num_characters < 1:
-        raise ValueError(f"num_characters={num_characters} must be positive")
+    validate_sizes(num_characters=num_characters)
     if len(names) < 2:
         raise ValueError(f"names must have at least two names; it has {len(names)}")
     # Use only random.random(), which returns the same numbers for a seed in every

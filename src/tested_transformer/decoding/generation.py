@@ -137,10 +137,7 @@ def _reader(model: GPT | Reader, use_cache: bool) -> Reader:
 
 
 def _steps(
-    reader: Reader,
-    contexts: list[list[int]],
-    max_new_tokens: int,
-    chooser: "_Chooser",
+    reader: Reader, contexts: list[list[int]], max_new_tokens: int, chooser: "_Chooser"
 ) -> Iterator[list[tuple[int, ...]]]:
     """Yield, step by step, the next token of each row as a tuple of one."""
     tokens: Tensor | None = None

@@ -16,11 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tested_transformer.cache import KVCache
-from tested_transformer.checks import (
-    validate_between,
-    validate_sizes,
-    validate_tokens,
-)
+from tested_transformer.checks import validate_between, validate_sizes, validate_tokens
 from tested_transformer.decoding.sampling import Probabilities, RandomSource, softmax
 from tested_transformer.decoding.speculative import Draft, Drafter, TextReader
 from tested_transformer.gpt import GPT, DecoderBlock

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Integer
 from torch import Tensor, nn
 
-from tested_transformer.checks import validate_shape, validate_text
+from tested_transformer.checks import validate_shape, validate_sizes, validate_text
 from tested_transformer.layers import evaluating
 from tested_transformer.training.devices import (
     autocast,
@@ -86,7 +86,7 @@ def evaluate(
         ValueError: If there are fewer than two tokens, or a size is not positive.
     """
     seq_len = _checked_length(model, tokens, seq_len)
-    _check_positive(batch_size=batch_size)
+    validate_sizes(batch_size=batch_size)
     count = len(tokens) - 1
     whole, rest = divmod(count, seq_len)
     batches = [
@@ -155,7 +155,7 @@ def honest_loss(
         ValueError: If there are fewer than two tokens, or a size is not positive.
     """
     seq_len = min(_checked_length(model, tokens, seq_len), len(tokens) - 1)
-    _check_positive(num_windows=num_windows, num_positions=num_positions)
+    validate_sizes(num_windows=num_windows, num_positions=num_positions)
     generator = torch.Generator().manual_seed(seed)
     last = len(tokens) - 1 - seq_len
     starts = torch.randint(last + 1, (num_windows,), generator=generator).tolist()
@@ -234,12 +234,6 @@ def _evaluating(model: nn.Module, precision: str) -> Generator[torch.device]:
         yield device
 
 
-def _check_positive(**counts: int) -> None:
-    for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"{name}={count} must be positive")
-
-
 def _checked_length(model: nn.Module, tokens: Tensor, seq_len: int | None) -> int:
     validate_text("tokens", tokens)
     if len(tokens) < 2:
@@ -251,5 +245,5 @@ def _checked_length(model: nn.Module, tokens: Tensor, seq_len: int | None) -> in
                 f"seq_len must be given: {type(model).__name__} has no config"
             )
         return config.max_seq_len
-    _check_positive(seq_len=seq_len)
+    validate_sizes(seq_len=seq_len)
     return seq_len

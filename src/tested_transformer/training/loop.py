@@ -15,7 +15,7 @@ from jaxtyping import Integer
 from torch import Tensor
 
 from tested_transformer.attentions import ChosenKeys
-from tested_transformer.checks import validate_text
+from tested_transformer.checks import validate_sizes, validate_text
 from tested_transformer.data import batch_at
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training.devices import (
@@ -389,8 +389,8 @@ def _validate_rest(
     validation: Tensor | None,
     save_every: int | None,
 ) -> None:
-    if save_every is not None and save_every < 1:
-        raise ValueError(f"save_every={save_every} must be positive")
+    if save_every is not None:
+        validate_sizes(save_every=save_every)
     if validation is not None:
         validate_text("validation", validation)
     if validation is not None and len(validation) < 2:

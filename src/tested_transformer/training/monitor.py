@@ -108,11 +108,7 @@ class Monitor:
     """
 
     def __init__(
-        self,
-        recipe: Recipe,
-        state: TrainingState,
-        world: World,
-        tokens_per_step: int,
+        self, recipe: Recipe, state: TrainingState, world: World, tokens_per_step: int
     ) -> None:
         self.recipe, self.state, self.world = recipe, state, world
         self.tokens_per_step = tokens_per_step

@@ -13,9 +13,6 @@ def grade_go_on(answer: Callable[..., Sequence[int]]) -> str:
 
     Args:
         answer: A function of a model, a list of tokens and a number.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     read: list[list[int]] = []
 
@@ -43,9 +40,6 @@ def grade_reader(answer: Callable[..., tuple[int, int]]) -> str:
 
     Args:
         answer: A function of the weights of each layer, a query and a key.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     weights = [torch.zeros(1, 3, 5, 5) for _ in range(2)]
     weights[1][0, 2, 4, 1] = 0.9

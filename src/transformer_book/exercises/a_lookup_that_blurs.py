@@ -14,9 +14,6 @@ def grade_soft_get(answer: Callable[..., Tensor]) -> str:
 
     Args:
         answer: A function of ``query``, ``keys``, ``values``, ``default`` and ``far``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     table = torch.tensor([0.0, 2.0, 6.0]), torch.tensor([500.0, 800.0, 600.0])
     lone = torch.tensor([0.0]), torch.tensor([500.0])
@@ -42,9 +39,6 @@ def grade_temperature(temperature: float) -> str:
     """Grade the temperature at which the nearest of three keys gets a weight of 0.9.
 
     The keys are 0, 2 and 6, the query is 3.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
 
     def weight(temperature: float, others: int = 2) -> float:

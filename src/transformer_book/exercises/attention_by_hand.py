@@ -21,9 +21,6 @@ def grade_safe_attend(answer: Callable[..., Sequence[float]]) -> str:
 
     Args:
         answer: A function of ``query``, ``keys`` and ``values``, which are lists.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     values = [[1.0, 0.0], [4.0, 1.0], [2.0, 3.0]]
     for query in ([0.0, 1.0], [4000.0, 3999.0], [-8000.0, -4000.0]):
@@ -51,11 +48,7 @@ def grade_safe_attend(answer: Callable[..., Sequence[float]]) -> str:
 
 
 def grade_query(query: Sequence[float]) -> str:
-    """Grade the query that gives the three keys weights of 1/4, 1/2 and 1/4.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
-    """
+    """Grade the query that gives the three keys weights of 1/4, 1/2 and 1/4."""
     q, k = torch.tensor([list(query)]).float(), torch.tensor(_KEYS)
     wanted = torch.tensor([[0.25, 0.5, 0.25]])
 
@@ -77,9 +70,6 @@ def grade_scores_gradient(answer: Callable[[Tensor, Tensor, Tensor], Tensor]) ->
 
     Args:
         answer: A function of ``weights``, ``values`` and ``grad_output``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     chance = torch.Generator().manual_seed(0)
     scores, values, grad_output = (

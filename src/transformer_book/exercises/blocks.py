@@ -14,9 +14,6 @@ def grade_norm(answer: Callable[[Tensor, Tensor, Tensor, float], Tensor]) -> str
 
     Args:
         answer: A function of ``x``, ``gain``, ``bias`` and ``eps``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(2, 3, 5, generator=generator) * 0.01  # small, so that eps counts
@@ -60,9 +57,6 @@ def grade_block(answer: Callable[..., Tensor]) -> str:
     Args:
         answer: A function of ``x``, ``norm1``, ``attention``, ``norm2`` and
             ``feed_forward``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -15,9 +15,6 @@ def grade_cross_attend(answer: Callable[..., Tensor]) -> str:
 
     Args:
         answer: A function of ``x``, ``context``, ``w_q``, ``w_k`` and ``w_v``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     generator = torch.Generator().manual_seed(0)
     shapes = {"x": (4, 6), "context": (3, 5), "w_q": (6, 2), "w_k": (5, 2)}
@@ -48,9 +45,6 @@ def grade_joined_mask(answer: Callable[[int, int], Tensor]) -> str:
 
     Args:
         answer: A function of the two lengths.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     generator = torch.Generator().manual_seed(0)
     length, num_keys = 5, 3

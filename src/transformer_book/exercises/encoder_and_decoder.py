@@ -14,9 +14,6 @@ def grade_shift(answer: Callable[..., tuple[Tensor, Tensor]]) -> str:
 
     Args:
         answer: A function of lists of ids, ``bos``, ``eos`` and ``pad``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     read, wanted = answer([[7, 8, 9], [5]], bos=1, eos=2, pad=3)
     assert read.shape == wanted.shape, "each row that reads has one guess"
@@ -69,9 +66,6 @@ def grade_writing(answer: Callable[..., list[list[int]]]) -> str:
     Args:
         answer: A function of the model, ``source``, ``mask``, ``bos``, ``eos`` and
             ``longest``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     source, puppet = torch.tensor([[4, 5, 6, 7], [5, 4, 0, 0]]), _Puppet()
     got = answer(puppet, source, (source != 0)[:, None, None], 1, 2, 6)

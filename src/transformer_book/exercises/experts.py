@@ -14,9 +14,6 @@ def grade_route(answer: Callable[[Tensor, int], Tensor]) -> str:
 
     Args:
         answer: A function of scores, (tokens, experts), and ``k``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     tenths = torch.tensor([[1.0, 6.0, 3.0], [2.0, 1.0, 7.0]])
     logits = tenths.log() + 1.0
@@ -51,9 +48,6 @@ def grade_balance(answer: Callable[[Tensor, int], Any]) -> str:
 
     Args:
         answer: A function of probabilities, (tokens, experts), and ``k``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     probabilities = torch.tensor([[0.5, 0.4, 0.1], [0.6, 0.1, 0.3], [0.7, 0.2, 0.1]])
     wanted = {1: 3 * (1 * 0.6), 2: 3 * (0.5 * 0.6 + (2 * 0.7 / 3 + 0.5 / 3) / 6)}

@@ -22,9 +22,6 @@ def grade_merge(answer: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]) -> s
     Args:
         answer: A function of the output and the logarithms of the one part, and of
             those of the other.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     generator = torch.Generator().manual_seed(0)
     for size, complaint in (
@@ -47,9 +44,6 @@ def grade_fast(answer: Callable[[Tensor, Tensor, Tensor], Tensor]) -> str:
 
     Args:
         answer: A function of queries, keys and wider values.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     generator = torch.Generator().manual_seed(0)
     q, k = torch.randn(2, 10, 8, generator=generator)

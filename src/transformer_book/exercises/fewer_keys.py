@@ -16,9 +16,6 @@ def grade_share(answer: Callable[[Tensor, int], Tensor]) -> str:
 
     Args:
         answer: A function of the keys, ``(B, H_kv, S, d_k)``, and the number of heads.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     sizes = (2, 6, 2, 5, 3), (1, 4, 4, 2, 2), (2, 3, 1, 4, 5)
     for batch, heads, kv_heads, length, width in sizes:
@@ -46,9 +43,6 @@ def grade_batch_that_fits(answer: Callable[[GPTConfig, int], int]) -> str:
 
     Args:
         answer: A function of a configuration and a number of bytes.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     for num_kv_heads in (2, None):
         config = GPTConfig(

@@ -13,9 +13,6 @@ def grade_unpack(answer: Callable[[Tensor, int], Sequence[Tensor]]) -> str:
 
     Args:
         answer: A function of the packed matrix, (3D, D), and the number of heads.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     width, heads = 20, 4  # not three, the number of matrices
     matrices = torch.arange(3.0 * width * width).view(3, width, width)
@@ -50,9 +47,6 @@ def grade_softmax_backward(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
 
     Args:
         answer: A function of both, (T, S) each.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     scores = torch.randn(3, 5, dtype=torch.double, requires_grad=True)
     weights = scores.softmax(dim=-1)
@@ -82,9 +76,6 @@ def grade_unpack_groups(answer: Callable[[Tensor, int, int], Sequence[Tensor]]) 
 
     Args:
         answer: A function of the packed matrix and the numbers of heads and KV heads.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     heads, kv_heads, width = 6, 2, 5
     rows = torch.arange((heads + 2 * kv_heads) * width)[:, None] + torch.rand(7)

@@ -18,9 +18,6 @@ def grade_sharing(accepts: Callable[[Share], bool]) -> str:
 
     Args:
         accepts: Whether ``share(heads, copies)`` passes the test.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
 
     def right(heads: Tensor, copies: int) -> Tensor:
@@ -52,9 +49,6 @@ def grade_drops(drops: Callable[[ExchangeableAttention, Tensor], bool]) -> str:
 
     Args:
         drops: A function of a layer and some features that says whether it does so.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     x = torch.randn(3, 7, 12)
     exhibit = EXHIBITS["dropout-while-evaluating"].steps

@@ -12,9 +12,6 @@ def grade_slower_base(answer: Callable[[float, float, int], float]) -> str:
 
     Args:
         answer: A function of the old base, the factor and the width of a head.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     for base, factor, head_dim in (
         (100.0, 5.0, 4),
@@ -38,9 +35,6 @@ def grade_slot(answer: Callable[[int, int, int], int]) -> str:
 
     Args:
         answer: A function of the number of the token, of sinks, and of the window.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     for sinks, window in ((2, 3), (0, 4), (1, 1), (4, 7)):
         slots = sinks + window

@@ -16,9 +16,6 @@ def grade_my_split(answer: Callable[[Tensor, int], Tensor]) -> str:
 
     Args:
         answer: A function of the features and the number of heads.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     for size, count, length, width in ((2, 3, 5, 7), (1, 2, 2, 2)):
         numbers = torch.arange(float(size * length * count * width))
@@ -47,9 +44,6 @@ def grade_without_head(
 
     Args:
         answer: A function of the layer, its input and the number of the head.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     attention = MultiHeadAttention(d_model=15, num_heads=3).requires_grad_(False)
     x = torch.randn(2, 7, 15)

@@ -13,9 +13,6 @@ def grade_tanh(answer: Callable[[Scalar], Scalar]) -> str:
 
     Args:
         answer: A function that takes and returns a ``Scalar``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     x = Scalar(0.5)
     y = answer(x)
@@ -33,9 +30,6 @@ def grade_saved(answer: Callable[[int, int, int], int]) -> str:
 
     Args:
         answer: A function of the width, the vocabulary and the tokens read.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     for width, vocab, tokens in ((16, 26, 5), (6, 11, 7), (16, 26, 1)):
         blocks = 12 * width**2

@@ -16,9 +16,6 @@ def grade_count(answer: Callable[[int, int, int, int], int]) -> str:
 
     Args:
         answer: A function of ``V``, ``T``, ``D`` and ``L``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     for vocab, length, width, layers in ((5, 7, 6, 1), (11, 3, 10, 2)):
         config = GPTConfig(
@@ -46,9 +43,6 @@ def grade_loss(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
 
     Args:
         answer: A function of ``logits``, (B, T, V), and ``tokens``, (B, T).
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(2, 5, 7, generator=generator)

@@ -18,9 +18,6 @@ def grade_heads_of_a_layer(
     Args:
         answer: A function of the layer and of ``x``, with its batch where the layer
             wants it.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -53,9 +50,6 @@ def grade_packed_weights(answer: Callable[[Tensor, Tensor, Tensor], Tensor]) -> 
 
     Args:
         answer: A function of the weights of queries, keys and values.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     width = 6
     drawn = torch.randn(3, width, width, generator=torch.Generator().manual_seed(0))

@@ -16,9 +16,6 @@ def grade_packed_mask(answer: Callable[[Tensor], Tensor]) -> str:
 
     Args:
         answer: A function of the number of the document that each token belongs to.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     documents = torch.tensor([4, 4, 4, 1, 1])
     got = answer(documents)
@@ -39,9 +36,6 @@ def grade_in_pieces(answer: Callable[[Tensor, Tensor, Tensor, int], Tensor]) -> 
 
     Args:
         answer: A function of queries, keys, values and the size of a piece.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     q, k, v = torch.randn(3, 1, 2, 7, 4, dtype=torch.double)
     expected, _ = attention_with_weights(q, k, v, causal=True)

@@ -16,9 +16,6 @@ def grade_turn(answer: Callable[[Tensor, Tensor, float], Tensor]) -> str:
 
     Args:
         answer: A function of ``x``, (T, d_k), ``positions``, (T,), and ``base``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(5, 8, generator=generator)
@@ -53,9 +50,6 @@ def grade_positions(answer: Callable[[Tensor], Tensor]) -> str:
 
     Args:
         answer: A function of ``real``, boolean and (B, T).
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     real = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]).bool()
     got = answer(real)

@@ -14,9 +14,6 @@ def grade_sink(answer: Callable[[Tensor, float], Tensor]) -> str:
     Args:
         answer: A function of scores, ``(T, S)``, and of the sink's score, that returns
             the weights, ``(T, S)``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     generator = torch.Generator().manual_seed(0)
     for sink, shape in ((1.5, (3, 5)), (0.0, (2, 4)), (-2.0, (1, 7))):
@@ -47,9 +44,6 @@ def grade_keys_touched(answer: Callable[[int, int, int], int]) -> str:
     Args:
         answer: A function of the length, the size of a block and how many are chosen,
             that returns how many means and keys the last query is multiplied with.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     for length, size, chosen in ((60, 8, 3), (64, 8, 3), (16, 8, 5), (7, 8, 2)):
         past = (length - 1) // size

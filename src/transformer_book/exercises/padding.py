@@ -12,11 +12,7 @@ __all__ = ["grade_depends_on_batch", "grade_ported_masks"]
 
 
 def grade_depends_on_batch(answer: Callable[..., bool]) -> str:
-    """Grade a test for batch invariance, a function of a model, ``x`` and lengths.
-
-    Raises:
-        AssertionError: If it accuses a right model, or passes a wrong one.
-    """
+    """Grade a test for batch invariance, a function of a model, ``x`` and lengths."""
     generator = torch.Generator().manual_seed(0)
     layer = MultiHeadAttention(d_model=8, num_heads=2)
     with torch.no_grad():
@@ -56,9 +52,6 @@ def grade_ported_masks(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
 
     Args:
         answer: A function of ``key_padding_mask`` and ``attn_mask``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     padding, causal = padding_mask(torch.tensor([3, 1])), causal_mask(4, 3)
     got, wanted = answer(~padding[:, 0, 0], ~causal), padding & causal

@@ -35,9 +35,6 @@ def grade_drop_head(answer: Callable[[_State, int, int], _State]) -> str:
 
     Args:
         answer: A function of ``state``, ``head`` and ``head_dim``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     layer = _drawn_layer(num_heads=3)
     x = torch.randn(2, 5, 12)
@@ -71,9 +68,6 @@ def grade_padded(answer: Callable[[_State, int], _State]) -> str:
 
     Args:
         answer: A function of ``state`` and ``d_model``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     small = _drawn_layer(num_heads=2)
     wide = _loaded(answer(dict(small.state_dict()), 12), num_heads=3)

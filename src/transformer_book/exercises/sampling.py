@@ -16,9 +16,6 @@ def grade_top_p(answer: Callable[[Tensor, float], Tensor]) -> str:
 
     Args:
         answer: A function of ``probabilities`` and ``top_p``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     p = torch.tensor([0.04, 0.40, 0.10, 0.26, 0.20])
     for top_p in (0.3, 0.5, 0.7, 0.95):
@@ -45,9 +42,6 @@ def grade_survivors(answer: Callable[[Tensor, float, float], Tensor]) -> str:
 
     Args:
         answer: A function of ``logits``, ``temperature`` and ``min_p``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     logits = torch.tensor([1.0, 3.2, -0.5, 2.0, 0.1, 2.9])
     for temperature, min_p in ((1.0, 0.25), (2.0, 0.25), (0.5, 0.05), (3.0, 0.6)):

@@ -12,9 +12,6 @@ def grade_count_steps(answer: Callable[[Sequence[int], int, bool], int]) -> str:
     Args:
         answer: A function of how many tokens each request wants, the number of slots,
             and whether newcomers wait for the whole batch.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     for wanted, num_slots in (
         ([5], 1),
@@ -52,9 +49,6 @@ def grade_tokens_to_read(
     Args:
         answer: A function of the prompt, of the texts in the cache, and of the size of
             a page.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     text = [3, 1, 4, 1, 5, 9, 2, 6]
     for prompt, cached, page_size, why in (

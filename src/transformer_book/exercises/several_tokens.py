@@ -13,9 +13,6 @@ def grade_best_draft(answer: Callable[[float, float], int]) -> str:
     Args:
         answer: A function of the chance that a drafted token stays, and of what
             drafting one costs, in passes of the model.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     for acceptance, cost in (
         *((0.8, 0.0), (0.0, 0.1), (0.9, 1.0), (0.8, 0.1)),

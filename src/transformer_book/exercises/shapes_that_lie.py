@@ -15,9 +15,6 @@ def grade_sees_ahead(answer: Callable[[int, int, int, int], bool]) -> str:
 
     Args:
         answer: A function of the head, the row, and the numbers of tokens and heads.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     for tokens, heads in ((5, 2), (4, 4), (7, 3)):
         names = torch.arange(tokens).view(1, tokens, 1).expand(1, tokens, 2 * heads)
@@ -46,9 +43,6 @@ def grade_accepts(
 
     Args:
         answer: A function of a split and a merge that says whether they are right.
-
-    Raises:
-        AssertionError: If it accepts a wrong pair, or refuses the right one.
     """
     assert answer(split_heads, merge_heads), "it refuses the right pair"
     wrong = {

@@ -15,9 +15,6 @@ def grade_absorbed_scores(answer: Callable[[Tensor, Tensor, Tensor], Tensor]) ->
     Args:
         answer: A function of the queries, ``(H, T, d_k)``, the matrices that make keys,
             ``(H, d_c, d_k)``, and the latents, ``(S, d_c)``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     generator = torch.Generator().manual_seed(0)
     heads, queries, width, latent_dim, keys = 3, 2, 5, 7, 11
@@ -56,9 +53,6 @@ def grade_entry_bytes(answer: Callable[[int, int, int, int, int], int]) -> str:
     Args:
         answer: A function of the layers, the heads, the width of the latent, that of
             the rotary part, and the number of tokens; at two bytes a number.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     layers, heads, latent_dim, rotary_dim, tokens = 3, 5, 7, 4, 11
     got = answer(layers, heads, latent_dim, rotary_dim, tokens)
@@ -78,9 +72,6 @@ def grade_pages_in_use(answer: Callable[[int, list[int], int], int]) -> str:
     Args:
         answer: A function of the tokens of the prompt, the tokens of each answer, and
             the tokens that a page holds.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     cases = [
         (8, [3, 5], 4, 2 + 1 + 2),  # two full pages are shared

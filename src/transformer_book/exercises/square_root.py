@@ -16,9 +16,6 @@ def grade_find_scale(answer: Callable[[_Attend, int], float]) -> str:
 
     Args:
         answer: A function of an attention, of ``q``, ``k`` and ``v``, and of a width.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
 
     def attention(scale: float) -> _Attend:
@@ -50,9 +47,6 @@ def grade_unit_scale(answer: Callable[[int, float, float], float]) -> str:
 
     Args:
         answer: A function of the width and of the variances of queries and keys.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     for d, var_q, var_k in ((16, 1.0, 4.0), (64, 0.25, 9.0)):
         got = answer(d, var_q, var_k)

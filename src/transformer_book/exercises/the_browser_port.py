@@ -12,9 +12,6 @@ def grade_half(answer: Callable[[int], float]) -> str:
 
     Args:
         answer: A function of ``bits``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     finite = [bits for bits in range(0, 2**16, 5) if bits >> 10 & 31 < 31]
     wanted = torch.tensor(finite, dtype=torch.int32).to(torch.int16)

@@ -15,9 +15,6 @@ def grade_leak(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
 
     Args:
         answer: A function of ``scores`` and ``mask``, both (T, T); returns weights.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     scores, mask = torch.randn(5, 5), causal_mask(5)
     weights = answer(scores.clone(), mask)
@@ -44,9 +41,6 @@ def grade_triangle(answer: Callable[[int, int], Tensor]) -> str:
 
     Args:
         answer: A function of the two numbers; the last query is at the last key.
-
-    Raises:
-        AssertionError: If it is wrong; the message names the slip.
     """
 
     def ones(num_queries: int, num_keys: int) -> Tensor:

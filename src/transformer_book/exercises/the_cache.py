@@ -16,9 +16,6 @@ def grade_chunk_mask(answer: Callable[[int, int], Tensor]) -> str:
 
     Args:
         answer: A function of the numbers of new and of old tokens.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     for new, old in ((3, 4), (1, 6), (5, 0)):
         got = answer(new, old)
@@ -41,9 +38,6 @@ def grade_forget(answer: Callable[[KVCache, int], object]) -> str:
 
     Args:
         answer: A function of a cache and of how many tokens to forget.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     generator = torch.Generator().manual_seed(0)
     model = GPT(GPTConfig(vocab_size=13, d_model=24, num_heads=3, num_layers=2)).eval()

@@ -25,9 +25,6 @@ def grade_longest_text(answer: Callable[[GPTConfig, int], int]) -> str:
 
     Args:
         answer: A function of a configuration and a number of bytes.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     row = 2 * 2 * _SIZES["num_kv_heads"] * _SIZES["head_dim"]  # one token, one layer
     for windows, rows, fits in (
@@ -62,9 +59,6 @@ def grade_qwen3_config(answer: Callable[[Mapping[str, Any]], GPTConfig]) -> str:
 
     Args:
         answer: A function of the content of ``config.json``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     for tied in (True, False):
         settings = {

@@ -16,9 +16,6 @@ def grade_schedule(answer: Callable[[int, int, int], float]) -> str:
 
     Args:
         answer: A function of ``step``, ``steps`` and ``warmup``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     values = [answer(step, 20, 4) for step in range(20)]
     assert values[0] > 0, "the first step is wasted: its rate is 0"
@@ -39,9 +36,6 @@ def grade_peeks(answer: Callable[[Callable[[Tensor], Tensor], Tensor], bool]) ->
 
     Args:
         answer: A function of ``model`` and ``tokens``, all between 0 and 10.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     config = GPTConfig(vocab_size=11, max_seq_len=12, d_model=16, num_heads=2)
     honest = GPT(config).double()

@@ -17,9 +17,6 @@ def grade_grown(answer: Callable[[list[Tensor]], Tensor]) -> str:
 
     Args:
         answer: A function of ``rows``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     sizes = {"d_model": 8, "num_heads": 2, "num_layers": 1}
     model = GPT(GPTConfig(vocab_size=11, max_seq_len=8, **sizes))
@@ -52,9 +49,6 @@ def grade_influence(
 
     Args:
         answer: A function of ``chance``, ``words`` and ``other``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     words = ["the", "dogs", "near", "trees"]
 

@@ -17,9 +17,6 @@ def grade_back_target(answer: Callable[[Tensor, int], Tensor]) -> str:
 
     Args:
         answer: A function of ``tokens`` and ``steps``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     tokens = torch.tensor([[4, 4, 2, 9, 4], [1, 2, 3, 4, 5]])
     got = answer(tokens, 2)
@@ -48,9 +45,6 @@ def grade_silenced(
 
     Args:
         answer: A function of ``layer`` and ``head``.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     layer = MultiHeadAttention(d_model=12, num_heads=3)
     torch.nn.init.normal_(layer.v_proj.bias)

@@ -13,9 +13,6 @@ def grade_pair_table(answer: Callable[[Tensor, int], Tensor]) -> str:
 
     Args:
         answer: A function of tokens (N,) and the size of the vocabulary.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     table = answer(torch.tensor([0, 1, 0, 1, 0, 2]), 4)
     assert table.shape == (4, 4), f"the table must be (4, 4), not {tuple(table.shape)}"
@@ -37,9 +34,6 @@ def grade_recent(answer: Callable[[int, int], Tensor]) -> str:
 
     Args:
         answer: A function of the number of words and how many to average.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     weights = answer(5, 3)
     assert weights.shape == (5, 5), (

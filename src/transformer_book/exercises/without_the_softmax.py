@@ -18,9 +18,6 @@ def grade_write(
     Args:
         answer: A function of the state, ``(d_k, d_v)``, a key, a value, beta and the
             gate, between 0 and 1, that returns the state after the step.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     generator = torch.Generator().manual_seed(0)
     for d_k, d_v in ((3, 5), (4, 2)):
@@ -63,9 +60,6 @@ def grade_hybrid_memory(answer: Callable[[int, int, int, int, int], int]) -> str
     Args:
         answer: A function of the number of tokens, of layers, every which of these is
             softmax attention, the number of heads, and their width.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
     """
     for length, layers, every, heads, width in ((11, 7, 3, 2, 5), (700, 8, 4, 3, 7)):
         softmax = layers // every

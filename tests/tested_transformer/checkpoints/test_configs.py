@@ -18,7 +18,7 @@ SIZES |= {"num_heads": 2, "num_layers": 2, "positions": "rotary"}
 PATH = Path("checkpoint.json")
 
 
-def test_attention_is_written_with_its_name_and_settings() -> None:
+def test_attention_is_written_with_its_name_and_settings():
     attentions: list[tuple[Attention, str, dict[str, Any]]] = [
         (Softmax(), "softmax", {}),
         (Latent(latent_dim=5), "latent", {"latent_dim": 5}),
@@ -34,13 +34,13 @@ def test_attention_is_written_with_its_name_and_settings() -> None:
     assert read_config(SIZES, PATH) == GPTConfig(**SIZES)
 
 
-def test_settings_that_once_were_fields_are_read() -> None:
+def test_settings_that_once_were_fields_are_read():
     once = {"latent_dim": 5, "soft_cap": None, "block_size": None, "num_chosen": None}
     wanted = GPTConfig(**SIZES, attention=Latent(latent_dim=5))
     assert read_config(SIZES | once | {"attention": "latent"}, PATH) == wanted
 
 
-def test_what_no_model_has_is_refused_with_the_file() -> None:
+def test_what_no_model_has_is_refused_with_the_file():
     changes: dict[str, Any]
     for changes, message in (
         ({"attention": "none"}, ".*attention='none' must be one of softmax, latent"),

@@ -60,7 +60,7 @@ def model_like(family: str, vocab_size: int) -> GPT:
         ("gemma2", "characters"),
     ],
 )
-def test_transformers_writes_the_same_text(family: str, kind: str, tmp_path: Path):
+def test_transformers_writes_the_same_text(family, kind, tmp_path):
     tokenizer, folder = TOKENIZERS[kind], tmp_path / "a" / "model"
     model = model_like(family, tokenizer.vocab_size)
     assert export_model(folder, model, tokenizer) == family
@@ -85,7 +85,7 @@ def test_transformers_writes_the_same_text(family: str, kind: str, tmp_path: Pat
         torch.testing.assert_close(again.state_dict()[name], weight)
 
 
-def test_tokens_that_end_a_text_are_named(tmp_path: Path):
+def test_tokens_that_end_a_text_are_named(tmp_path):
     tokenizer = TOKENIZERS["words"]
     model = model_like("gpt2", tokenizer.vocab_size)
     for ends, said in (((), None), ((3,), 3), ((3, 5), [3, 5])):
@@ -95,7 +95,7 @@ def test_tokens_that_end_a_text_are_named(tmp_path: Path):
         assert config.bos_token_id is None
 
 
-def test_what_families_lack_is_named(tmp_path: Path):
+def test_what_families_lack_is_named(tmp_path):
     tokenizer = TOKENIZERS["words"]
     config = GPTConfig(
         vocab_size=tokenizer.vocab_size, d_model=12, num_heads=3, positions="alibi"
@@ -106,17 +106,17 @@ def test_what_families_lack_is_named(tmp_path: Path):
         "the model fits no family: LlamaForCausalLM has no positions='alibi', "
         "activation='gelu', norm='layer', bias=True, qkv_bias=True; Qwen3ForCausalLM "
         "has no positions='alibi', activation='gelu', norm='layer', bias=True, "
-        "qkv_bias=True, qk_norm=False; GPT-2 has no positions='alibi'. Train one with "
-        "tested-transformer train --like llama, or --recipe plain for a GPT-2"
+        "qkv_bias=True, qk_norm=False; GPT2LMHeadModel has no positions='alibi'. Train "
+        "one with tested-transformer train --like llama, or --recipe plain for a GPT-2"
     )
-    with pytest.raises(ValueError, match=r"^GPT-2 has no positions='alibi'$"):
+    with pytest.raises(ValueError, match=r"^GPT2LMHeadModel has no positions='alibi'$"):
         export_model(tmp_path / "m", GPT(config), tokenizer, family="gpt2")
     with pytest.raises(ValueError, match=r"^family='bert' must be one of gpt2, llama"):
         export_model(tmp_path / "m", GPT(config), tokenizer, family="bert")
     assert [*tmp_path.iterdir()] == []
 
 
-def test_only_an_exported_model_is_replaced(tmp_path: Path):
+def test_only_an_exported_model_is_replaced(tmp_path):
     tokenizer, folder = TOKENIZERS["words"], tmp_path / "m"
     model = model_like("gpt2", tokenizer.vocab_size)
     folder.mkdir()
@@ -135,15 +135,13 @@ def test_only_an_exported_model_is_replaced(tmp_path: Path):
 
 
 @pytest.mark.parametrize("file", FILES[1:3])
-def test_a_failure_leaves_the_old_model(
-    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_failure_leaves_the_old_model(file, tmp_path, monkeypatch):
     tokenizer, folder = TOKENIZERS["words"], tmp_path / "m"
     model = model_like("gpt2", tokenizer.vocab_size)
     export_model(folder, model, tokenizer)
     before = {each.name: each.read_bytes() for each in folder.iterdir()}
 
-    def full(path: Path, mode: str) -> object:
+    def full(path, mode):
         if Path(path).name == file:
             raise OSError(28, "No space left on device", str(path))
         return open(path, mode)
@@ -153,10 +151,7 @@ def test_a_failure_leaves_the_old_model(
         monkeypatch.setattr(name, full, raising=False)
     with pytest.raises(OSError, match="No space left"):
         export_model(
-            folder,
-            model_like("llama", tokenizer.vocab_size),
-            tokenizer,
-            overwrite=True,
+            folder, model_like("llama", tokenizer.vocab_size), tokenizer, overwrite=True
         )
     assert {each.name: each.read_bytes() for each in folder.iterdir()} == before
     assert [*tmp_path.iterdir()] == [folder]

@@ -140,7 +140,7 @@ def check_close(found: Tensor, wanted: Tensor, *, gap: float = 2e-5) -> None:
 
 
 @pytest.fixture(params=MODELS)
-def name(request: pytest.FixtureRequest) -> str:
+def name(request):
     return request.param
 
 
@@ -150,9 +150,7 @@ def gradients(logits: Tensor, tokens: Tensor, model: nn.Module) -> dict[str, Ten
     return dict(zip(named, torch.autograd.grad(loss, [*named.values()]), strict=True))
 
 
-def test_logits_and_gradients_are_those_of_transformers(
-    name: str, tmp_path: Path
-) -> None:
+def test_logits_and_gradients_are_those_of_transformers(name, tmp_path):
     assert MODELS.keys() == FAMILIES.keys()
     tied = [*MODELS].index(name) % 2 == 0
     model = theirs(name, tie_word_embeddings=tied)
@@ -191,7 +189,7 @@ def theirs_by_name(
     return load_file(saved(model, folder) / "model.safetensors")
 
 
-def test_greedy_tokens_are_those_of_transformers(name: str, tmp_path: Path) -> None:
+def test_greedy_tokens_are_those_of_transformers(name, tmp_path):
     """With and without a cache, of prompts with padding on the left."""
     model = theirs(name)
     ours = load_pretrained(saved(model, tmp_path))
@@ -213,7 +211,7 @@ def test_greedy_tokens_are_those_of_transformers(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma2", "gpt_oss"])
-def test_sixteen_bits_are_as_close_to_the_truth(name: str, tmp_path: Path) -> None:
+def test_sixteen_bits_are_as_close_to_the_truth(name, tmp_path):
     tokens = torch.randint(V, (B, T))
     model = theirs(name).bfloat16()
     ours = load_pretrained(saved(model, tmp_path))
@@ -246,7 +244,7 @@ def older(settings: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def test_older_settings_and_those_in_full_are_read_the_same(name: str) -> None:
+def test_older_settings_and_those_in_full_are_read_the_same(name):
     settings, family = settings_of(name), FAMILIES[name]
     config = family.config(settings, "new")
     assert family.config(older(settings), "old") == config
@@ -268,7 +266,7 @@ def test_older_settings_and_those_in_full_are_read_the_same(name: str) -> None:
     ]
 
 
-def test_what_a_config_leaves_out_means_the_same(name: str) -> None:
+def test_what_a_config_leaves_out_means_the_same(name):
     """Or it is refused. Without head_dim, the weights would not fit."""
     whole, kind = settings_of(name), type(config_of(name))
     refused = set[str]()
@@ -289,7 +287,7 @@ def test_what_a_config_leaves_out_means_the_same(name: str) -> None:
     }
 
 
-def test_the_base_and_sizes_may_be_left_out() -> None:
+def test_the_base_and_sizes_may_be_left_out():
     settings = {
         key: value for key, value in settings_of("llama").items() if key in BASE
     }
@@ -310,10 +308,7 @@ RULES: dict[str, dict[str, Any]] = {
     "yarn": {"factor": 4.0, "original_max_position_embeddings": 11},
     "yarn, not whole": {"factor": 4.0, "truncate": False, "beta_fast": 2.0},
     "yarn, as sharp": {"factor": 4.0, "attention_factor": 1.0, "beta_slow": 0.5},
-    "longrope": {
-        "short_factor": [1.0, 1.5, 2.0, 3.0, 5.0],
-        "long_factor": [9.0] * 5,
-    },
+    "longrope": {"short_factor": [1.0, 1.5, 2.0, 3.0, 5.0], "long_factor": [9.0] * 5},
     "longrope, sharper": {
         "short_factor": [1.0, 1.5, 2.0, 3.0, 5.0],
         "long_factor": [9.0] * 5,
@@ -323,7 +318,7 @@ RULES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_rules_of_rotary_positions(rule: str, tmp_path: Path) -> None:
+def test_rules_of_rotary_positions(rule, tmp_path):
     kind = rule.partition(",")[0]
     settings = {"rope_type": kind, "rope_theta": 100.0, **RULES[rule]}
     model = theirs("llama", num_hidden_layers=1, rope_parameters=settings)
@@ -361,11 +356,7 @@ UNREADABLE += [
     for name, rule, message in (
         ("llama", 3, f"{ROPE} must be settings by name, not 3"),
         ("llama", {"rope_theta": None}, "tiny has settings that do not fit: "),
-        (
-            "llama",
-            {"rope_type": "dynamic"},
-            "tiny has rope_type='dynamic'; only defa",
-        ),
+        ("llama", {"rope_type": "dynamic"}, "tiny has rope_type='dynamic'; only defa"),
         ("llama", {"partial_rotary_factor": 0.5}, f"{ROPE} has partial_rotary_factor="),
         ("llama", {**LLAMA3, "mscale": 2.0}, f"{ROPE} has mscale=2.0, which this libr"),
         ("llama", _LINEAR, f"{ROPE} does not say factor"),
@@ -389,7 +380,7 @@ for _name, _changes in {
 
 
 @pytest.mark.usefixtures("as_a_caller")
-def test_what_cannot_be_read_is_refused_by_name() -> None:
+def test_what_cannot_be_read_is_refused_by_name():
     for name, changes, message in UNREADABLE:
         settings = {**settings_of(name), **changes}
         if "rope_scaling" in changes:
@@ -400,14 +391,14 @@ def test_what_cannot_be_read_is_refused_by_name() -> None:
         assert "\n" not in str(refused.value)
 
 
-def test_no_setting_breaks_more_than_the_reading(name: str) -> None:
+def test_no_setting_breaks_more_than_the_reading(name):
     settings = settings_of(name)
     for changed, value in product(settings, (0, "x", 10**12)):
         with pytest.raises(CheckpointError):  # for it, or for the missing weights
             from_family({}, {**settings, changed: value})
 
 
-def test_what_programs_note_about_themselves_changes_nothing() -> None:
+def test_what_programs_note_about_themselves_changes_nothing():
     settings = settings_of("llama")
     noted = {"is_llama_config": True, "rope_interleaved": False}  # as in SmolLM 2
     noted |= {"transformers.js_config": {"dtype": "q4"}, "unsloth_version": "2025.1"}
@@ -417,7 +408,7 @@ def test_what_programs_note_about_themselves_changes_nothing() -> None:
         FAMILIES["llama"].config({**settings, "rope_interleaved": True}, "tiny")
 
 
-def test_weights_that_do_not_fit_are_named(tmp_path: Path) -> None:
+def test_weights_that_do_not_fit_are_named(tmp_path):
     model = theirs("llama", tie_word_embeddings=True)
     weights, settings = model.state_dict(), settings_of("llama")
     tied = {**settings, "tie_word_embeddings": True}
@@ -466,9 +457,7 @@ def large(model: GPT) -> GPT:
 
 
 @pytest.mark.parametrize(("stretched", "tied"), [(False, True), (True, False)])
-def test_transformers_opens_ours(
-    name: str, stretched: bool, tied: bool, tmp_path: Path
-) -> None:
+def test_transformers_opens_ours(name, stretched, tied, tmp_path):
     config = FAMILIES[name].config(settings_of(name), name)
     changes: dict[str, Any] = {"rotary_base": 30.0, "rotary_rates": None}
     changes["rotary_attention_factor"] = 1.0
@@ -518,7 +507,7 @@ UNWRITABLE: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-def test_what_a_family_lacks_is_named() -> None:
+def test_what_a_family_lacks_is_named():
     for name, changes, message in UNWRITABLE:
         model = GPT(replace(OURS, **changes), device="meta")
         message = re.escape(f"{FAMILIES[name].architecture} has no {message}")
@@ -537,7 +526,7 @@ def test_what_a_family_lacks_is_named() -> None:
         to_family(model, "bert")
 
 
-def test_gemma_has_a_whole_number_for_the_scale_and_two_bases() -> None:
+def test_gemma_has_a_whole_number_for_the_scale_and_two_bases():
     config = FAMILIES["gemma3_text"].config(settings_of("gemma3_text"), "tiny")
     lost = replace(config, attention=AdjustedSoftmax(scale=0.3))
     with pytest.raises(ValueError, match="has no attention=AdjustedSoftmax"):

@@ -5,18 +5,23 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Iterator
 from copy import deepcopy
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
-import safetensors.torch
 import torch
-from torch import Tensor
+from tests.tested_transformer.checkpoints.folders import (
+    CONFIG,
+    INDEX,
+    ONE,
+    TWO,
+    as_nanogpt,
+    put,
+    put_in_parts,
+)
 
 from tested_transformer.checkpoints import (
     CheckpointError,
@@ -29,41 +34,10 @@ from tested_transformer.checkpoints import (
 )
 from tested_transformer.gpt import GPT, GPTConfig
 
-CONFIG = GPTConfig(
-    vocab_size=13,
-    max_seq_len=7,
-    d_model=6,
-    num_heads=3,
-    num_layers=2,
-    activation="gelu_tanh",
-)
-
 
 @pytest.fixture
-def model() -> GPT:
+def model():
     return GPT(CONFIG)
-
-
-def put(folder: Path, weights: dict[str, Tensor], settings: dict[str, Any]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(settings))
-    safetensors.torch.save_file(weights, folder / "model.safetensors")
-
-
-def put_in_parts(folder: Path, weights: dict[str, Tensor], settings: dict) -> None:
-    put(folder, weights, settings)
-    (folder / "model.safetensors").unlink()
-    names = sorted(weights)
-    parts = {
-        "model-00001-of-00002.safetensors": names[::2],
-        "model-00002-of-00002.safetensors": names[1::2],
-    }
-    for file, some in parts.items():
-        part = {name: weights[name] for name in some}
-        safetensors.torch.save_file(part, folder / file)
-    places = {name: file for file, some in parts.items() for name in some}
-    index = {"metadata": {"total_size": 1}, "weight_map": places}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
 def check_same(one: GPT, other: GPT) -> None:
@@ -74,7 +48,7 @@ def check_same(one: GPT, other: GPT) -> None:
         assert torch.equal(found[name], weight), name
 
 
-def test_a_folder_is_loaded(tmp_path: Path, model: GPT) -> None:
+def test_a_folder_is_loaded(tmp_path, model):
     for put_there in (put, put_in_parts):
         put_there(tmp_path, *to_gpt2(model))
         check_same(load_gpt2(tmp_path), model)
@@ -139,7 +113,7 @@ class Answer(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+def served(tmp_path, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda _: None)  # between one try and the next
     client = import_module("huggingface_hub")
     import_module("huggingface_hub.utils").disable_progress_bars()
@@ -157,21 +131,16 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         thread.join()
 
 
-def test_a_model_is_fetched_once(model: GPT, served: Hub) -> None:
+def test_a_model_is_fetched_once(model, served):
     put_in_parts(served.folder / "some/tiny/v2", *to_gpt2(model))
-    files = [
-        "config.json",
-        "model.safetensors.index.json",
-        "model-00001-of-00002.safetensors",
-        "model-00002-of-00002.safetensors",
-    ]
     for load in (load_pretrained, load_gpt2):
         check_same(load("some/tiny", revision="v2"), model)
+        files = ("config.json", INDEX, ONE, TWO)
         assert served.requests == [f"/some/tiny/resolve/v2/{file}" for file in files]
         served.status = 500
 
 
-def test_another_file_of_a_model_is_fetched_once(tmp_path: Path, served: Hub) -> None:
+def test_another_file_of_a_model_is_fetched_once(tmp_path, served):
     (served.folder / "tiny/v2").mkdir(parents=True)
     (served.folder / "tiny/v2/tokenizer.json").write_text("words")
     tiny = find_pretrained("hub:tiny", revision="v2")
@@ -186,7 +155,7 @@ def test_another_file_of_a_model_is_fetched_once(tmp_path: Path, served: Hub) ->
         tiny.model()
 
 
-def test_what_the_hub_has_not_is_one_error(model: GPT, served: Hub) -> None:
+def test_what_the_hub_has_not_is_one_error(model, served):
     put(served.folder / "tiny/main", *to_gpt2(model))
     with pytest.raises(CheckpointError) as refused:
         load_gpt2("tine")
@@ -201,7 +170,7 @@ def test_what_the_hub_has_not_is_one_error(model: GPT, served: Hub) -> None:
         load_gpt2("tiny")
 
 
-def test_a_file_that_breaks_off_is_not_kept(model: GPT, served: Hub) -> None:
+def test_a_file_that_breaks_off_is_not_kept(model, served):
     put(served.folder / "tiny/main", *to_gpt2(model))
     find_pretrained("tiny").file("config.json")
     served.altered = True
@@ -213,7 +182,7 @@ def test_a_file_that_breaks_off_is_not_kept(model: GPT, served: Hub) -> None:
     check_same(load_gpt2("tiny"), model)
 
 
-def test_no_network_is_one_error(served: Hub) -> None:
+def test_no_network_is_one_error(served):
     served.server_close()
     with pytest.raises(ConnectionError) as refused:
         load_gpt2("tiny")
@@ -225,7 +194,7 @@ def test_no_network_is_one_error(served: Hub) -> None:
     )
 
 
-def test_what_is_no_name_is_refused(served: Hub) -> None:
+def test_what_is_no_name_is_refused(served):
     for name in ("../tiny", "/no/such/folder", "a/b/c", "a b"):
         message = (
             f"^'{name}' is neither a folder nor a name on the hub: "
@@ -236,9 +205,7 @@ def test_what_is_no_name_is_refused(served: Hub) -> None:
     assert served.requests == []
 
 
-def test_without_the_package_its_extra_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_the_package_its_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ImportError) as refused:
         load_gpt2("gpt2")
@@ -254,27 +221,13 @@ def test_without_the_package_its_extra_is_named(
 NANO = GPTConfig(vocab_size=13, max_seq_len=7, d_model=6, num_heads=3)
 
 
-def put_nanogpt(folder: Path, model: GPT) -> None:
-    """Put a model of nanoGPT, after it was taken out of its pickle."""
-    weights, _ = to_gpt2(model)
-    turned = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
-    theirs = {
-        f"_orig_mod.{name}": (w.T if name.endswith(turned) else w).contiguous()
-        for name, w in weights.items()
-    }
-    settings = {"vocab_size": 13, "block_size": 7, "n_embd": 6, "n_head": 3}
-    put(folder, theirs, {**settings, "n_layer": 4, "bias": True, "dropout": 0.0})
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_model_of_any_kind_is_loaded_from_its_folder(
-    tmp_path: Path, dtype: torch.dtype
-) -> None:
+def test_a_model_of_any_kind_is_loaded_from_its_folder(tmp_path, dtype):
     model, nano = GPT(CONFIG, dtype=dtype), GPT(NANO, dtype=dtype)
     save_checkpoint(tmp_path / "run", config=CONFIG, weights=model.state_dict())
     ship_model(tmp_path / "shipped", model)
     put(tmp_path / "gpt2", *to_gpt2(model))
-    put_nanogpt(tmp_path / "nanogpt", nano)
+    put(tmp_path / "nanogpt", *as_nanogpt(nano))
     kinds = {
         "run": model,  # only a checkpoint of ours keeps a type of 16 bits
         "shipped": deepcopy(model).half().float(),
@@ -291,7 +244,7 @@ def test_a_model_of_any_kind_is_loaded_from_its_folder(
     assert {weight.device.type for weight in found.parameters()} == {"meta"}
 
 
-def test_a_folder_without_a_model_is_refused(tmp_path: Path, model: GPT) -> None:
+def test_a_folder_without_a_model_is_refused(tmp_path, model):
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
     with pytest.raises(CheckpointError) as refused:
         load_pretrained(tmp_path)

@@ -8,7 +8,6 @@ import torch
 
 from tested_transformer.attentions import AdjustedSoftmax
 from tested_transformer.checkpoints import (
-    Checkpoint,
     CheckpointError,
     has_checkpoint,
     load_checkpoint,
@@ -53,9 +52,7 @@ def file_of(folder: Path, kind: str) -> Path:
         ),
     ],
 )
-def test_the_model_comes_back_to_the_bit(
-    tmp_path: Path, dtype: torch.dtype, changes: dict
-) -> None:
+def test_the_model_comes_back_to_the_bit(tmp_path, dtype, changes):
     model = GPT(replace(CONFIG, **changes)).to(dtype)
     save(tmp_path, model)
     state = torch.get_rng_state()
@@ -81,7 +78,7 @@ def test_the_model_comes_back_to_the_bit(
         assert torch.equal(parameter.grad, model.get_parameter(name).grad)
 
 
-def test_all_of_it_comes_back(tmp_path: Path) -> None:
+def test_all_of_it_comes_back(tmp_path):
     assert not has_checkpoint(tmp_path)
     save(tmp_path, GPT(CONFIG))
     assert has_checkpoint(tmp_path)
@@ -98,9 +95,7 @@ def test_all_of_it_comes_back(tmp_path: Path) -> None:
     assert found.model().config == CONFIG
 
 
-def test_names_from_before_attention_had_a_core_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_from_before_attention_had_a_core_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr(saving, "check_fit", lambda *names: None)
     model = GPT(replace(CONFIG, attention=AdjustedSoftmax(learned_sink=True)))
     torch.nn.init.normal_(model.blocks[1].attention.core.sink)
@@ -116,7 +111,7 @@ def test_names_from_before_attention_had_a_core_are_read(
     assert found == set(model.state_dict())
 
 
-def test_a_model_in_training_does_not_change_what_was_loaded(tmp_path: Path) -> None:
+def test_a_model_in_training_does_not_change_what_was_loaded(tmp_path):
     save(tmp_path, GPT(CONFIG))
     checkpoint = load_checkpoint(tmp_path)
     first = checkpoint.model()
@@ -130,7 +125,7 @@ def test_a_model_in_training_does_not_change_what_was_loaded(tmp_path: Path) -> 
     load_checkpoint(tmp_path)  # compares the files with what was written
 
 
-def test_a_folder_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_checkpoint_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     for folder in (tmp_path, tmp_path / "gone", tmp_path / "file"):
         with pytest.raises(CheckpointError) as refused:
@@ -140,7 +135,7 @@ def test_a_folder_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
         )
 
 
-def test_a_file_that_is_not_what_was_written_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_what_was_written_is_named(tmp_path):
     save(tmp_path, GPT(CONFIG))
     for kind in ("model", "training"):
         path = file_of(tmp_path, kind)
@@ -163,7 +158,7 @@ def test_a_file_that_is_not_what_was_written_is_named(tmp_path: Path) -> None:
         load_checkpoint(tmp_path)
 
 
-def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
+def test_weights_of_another_model_are_refused(tmp_path):
     model = GPT(CONFIG)
     weights = model.state_dict()
     weights["norm.weight"] = torch.ones(7)
@@ -183,24 +178,18 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
         "token_embedding.weight is missing; position_embedding.weight is missing; "
         "blocks.0.attention_norm.weight is missing; and 35 more"
     )
-    with pytest.raises(CheckpointError) as refused:
-        replace(found, weights={}).model()
-    assert str(refused.value) == (
-        f"{tmp_path} has settings that do not fit: num_layers=2 is more than its 0 "
-        "weights can be for"
-    )
 
 
 # Asked to go on with other settings.
 
 
 @pytest.fixture
-def checkpoint(tmp_path: Path) -> Checkpoint:
+def checkpoint(tmp_path):
     save(tmp_path, GPT(CONFIG))
     return load_checkpoint(tmp_path)
 
 
-def test_all_that_differs_is_named(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_all_that_differs_is_named(checkpoint, tmp_path):
     checkpoint.require({**SETTINGS, "config": describe_config(CONFIG)})
     checkpoint.require({"recipe": {"lr": 0.1}})
     with pytest.raises(CheckpointError) as refused:
@@ -212,7 +201,7 @@ def test_all_that_differs_is_named(checkpoint: Checkpoint, tmp_path: Path) -> No
                 "recipe": {"lr": 0.2, "steps": 7, "clip": 1.0},
                 "tokenizer": {"characters": "abd" * 30},
                 "text": "shakespeare",
-            },
+            }
         )
     assert str(refused.value) == (
         f"{tmp_path} was saved with config.d_model=6, not 12; "
@@ -226,16 +215,14 @@ def test_all_that_differs_is_named(checkpoint: Checkpoint, tmp_path: Path) -> No
 # Read while another process saves.
 
 
-def test_a_checkpoint_that_is_exchanged_meanwhile_is_read_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_that_is_exchanged_meanwhile_is_read_anew(tmp_path, monkeypatch):
     model = GPT(CONFIG)
-    for moment in (loading.check_file, loading.read_tensors):
+    for moment in (loading.check_file, loading.TensorFiles):
         with monkeypatch.context() as patch:
             times = [2, 1]
             save(tmp_path, model, settings={"number": 0})
 
-            def slow(*args: object, times=times, moment=moment) -> object:
+            def slow(*args, times=times, moment=moment):
                 # Twice, as this is about to look, what it looks for is removed.
                 if times:
                     model.token_embedding.weight.data += 1.0

@@ -16,7 +16,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from tests.tested_transformer.checkpoints import killing
+from tests.tested_transformer.checkpoints.killing import (
+    CONFIG,
+    contents,
+    number_in,
+    save,
+    weights_of,
+)
 
 from tested_transformer.checkpoints import (
     CheckpointError,
@@ -25,46 +32,10 @@ from tested_transformer.checkpoints import (
     save_checkpoint,
     saving,
 )
-from tested_transformer.gpt import GPT, GPTConfig
 
 on_unix = pytest.mark.skipif(
     os.name == "nt", reason="Windows has no fork and no user ids"
 )
-
-CONFIG = GPTConfig(vocab_size=11, max_seq_len=5, d_model=6, num_heads=3, num_layers=2)
-
-
-def weights_of(number: int) -> dict[str, Tensor]:
-    shapes = GPT(CONFIG, device="meta").state_dict()
-    return {name: torch.full(x.shape, float(number)) for name, x in shapes.items()}
-
-
-def contents(number: int) -> dict[str, Any]:
-    """Give what there is to save, all of it with one number."""
-    return {
-        "config": CONFIG,
-        "weights": weights_of(number),
-        "settings": {"number": number},
-        "training": ({"c": torch.full((5, 700), number)}, {"number": number}),
-    }
-
-
-def save(folder: Path, number: int) -> None:
-    save_checkpoint(folder, **contents(number))
-
-
-def number_in(folder: Path) -> int:
-    """Read that number, which must be the same everywhere."""
-    found = load_checkpoint(folder)
-    assert found.training is not None
-    everywhere = {
-        found.settings["number"],
-        found.training[1]["number"],
-        *found.training[0]["c"].unique().tolist(),
-        *torch.cat([x.flatten() for x in found.weights.values()]).unique().tolist(),
-    }
-    assert len(everywhere) == 1
-    return everywhere.pop()
 
 
 def names_in(folder: Path) -> list[str]:
@@ -75,7 +46,7 @@ def names_in(folder: Path) -> list[str]:
 WHOLE = [".lock", "checkpoint.json", "model", "training"]
 
 
-def test_the_second_checkpoint_takes_the_place_of_the_first(tmp_path: Path) -> None:
+def test_the_second_checkpoint_takes_the_place_of_the_first(tmp_path):
     folder = tmp_path / "runs" / "first"
     save(folder, 1)
     assert (number_in(folder), names_in(folder)) == (1, WHOLE)
@@ -88,9 +59,7 @@ def test_the_second_checkpoint_takes_the_place_of_the_first(tmp_path: Path) -> N
     assert names_in(folder) == WHOLE[:-1]
 
 
-def test_what_a_killed_run_left_is_removed_and_what_is_not_ours_stays(
-    tmp_path: Path,
-) -> None:
+def test_what_a_killed_run_left_is_removed_and_what_is_not_ours_stays(tmp_path):
     save(tmp_path, 1)
     others = ["notes.txt", "zmodel.safetensors", "model_best.safetensors", ".hidden"]
     for name in others:
@@ -116,34 +85,34 @@ def test_what_a_killed_run_left_is_removed_and_what_is_not_ours_stays(
 
 
 @pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def steps(monkeypatch):
     """Write down what is done to the disk."""
     done: list[str] = []
     handles: dict[int, str] = {}
 
-    def short(path: str | Path) -> str:
+    def short(path):
         return Path(path).name.partition("-")[0]
 
-    def opened(path: Path, flags: int, *rest: int) -> int:
+    def opened(path, flags, *rest):
         handle = os_open(path, flags, *rest)
         handles[handle] = "folder" if Path(path).is_dir() else short(path)
         return handle
 
-    def written(path: Path, mode: str) -> Any:
+    def written(path, mode):
         file = io.BufferedWriter(io.FileIO(path, mode))
         handles[file.fileno()] = short(path)
         return file
 
-    def synced(handle: int) -> None:
+    def synced(handle):
         # What is still in Python's own buffer would not get there.
         assert handles[handle] == "folder" or os.fstat(handle).st_size > 0
         done.append(f"sync {handles[handle]}")
 
-    def replaced(one: Path, other: Path) -> None:
+    def replaced(one, other):
         done.append(f"{short(one)} becomes {short(other)}")
         os_replace(one, other)
 
-    def removed(path: Path) -> None:
+    def removed(path):
         done.append(f"remove {short(path)}")
         os_unlink(path)
 
@@ -156,9 +125,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-def test_each_step_is_on_the_disk_before_the_next(
-    tmp_path: Path, steps: list[str]
-) -> None:
+def test_each_step_is_on_the_disk_before_the_next(tmp_path, steps):
     folder = tmp_path / "a" / "b"
     save(folder, 1)
     # In a and in the folder around it.
@@ -183,59 +150,28 @@ def test_each_step_is_on_the_disk_before_the_next(
 
 @on_unix
 @pytest.mark.slow
-def test_a_run_killed_within_any_file_leaves_what_was_saved_before(
-    tmp_path: Path,
-) -> None:
+def test_a_run_killed_within_any_file_leaves_what_was_saved_before(tmp_path):
     """SIGKILL in the middle of each file."""
-    found = in_a_process_that_kills("after_some_bytes", tmp_path)
-    assert {(each["ended"], each["number"]) for each in found} == {("killed", 1)}
-    left = [each["left"] for each in found]
-    kinds = [[f"{name}.unfinished"] for name in ("model", "training", WHOLE[1])]
-    assert left == [kinds[0], kinds[0], kinds[1], kinds[1], kinds[2], kinds[2]]
+    command = [sys.executable, "-m", killing.__name__, str(tmp_path)]
+    root = Path(__file__).parents[3]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    kinds = [f"{name}.unfinished" for name in ("model", "training", WHOLE[1])]
+    ends = [[True, 1, [kind]] for kind in kinds for _ in range(2)]
+    assert json.loads(done.stdout) == ends
     save(tmp_path, 3)
     assert (number_in(tmp_path), names_in(tmp_path)) == (3, WHOLE)
-
-
-@on_unix
-@pytest.mark.nightly
-def test_a_run_killed_at_any_line_leaves_the_one_or_the_other(tmp_path: Path) -> None:
-    """SIGKILL before each line of saving, one process after the other."""
-    found = in_a_process_that_kills("at_each_line", tmp_path)
-    assert [each["number"] for each in found] == [1] * 6 + [2] * 4
-    assert [each["ended"] for each in found] == ["killed"] * 9 + ["done"]
-    assert all((each["next"], each["files_next"]) == (3, 4) for each in found)
-    # Each file of the way was there when the process was killed.
-    kinds = {name.partition("-")[0] for each in found for name in each["files"]}
-    unfinished = {f"{name}.unfinished" for name in WHOLE[1:]}
-    assert kinds == {*WHOLE} | unfinished
-    # As many processes were killed as a save has lines.
-    assert len(list(tmp_path.iterdir())) > 150
-
-
-def in_a_process_that_kills(what: str, folder: Path) -> Any:
-    script = Path(__file__).with_name("killing.py")
-    command = [sys.executable, str(script), what, str(folder)]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return json.loads(done.stdout)
 
 
 # A full disk.
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux alone has it")
-def test_a_full_disk_is_one_error_and_the_checkpoint_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_one_error_and_the_checkpoint_stays(tmp_path, monkeypatch):
     save(tmp_path, 1)
     for full in ("model", "training", "checkpoint.json"):
 
-        def opened(path: Path, mode: str, full: str = full) -> Any:
+        def opened(path, mode, full=full):
             if path.name != f"{full}.unfinished":
                 return builtins.open(path, mode)
             # A file on a disk that is always full; its name is taken all the same.
@@ -255,7 +191,7 @@ def test_a_full_disk_is_one_error_and_the_checkpoint_stays(
     assert (number_in(tmp_path), names_in(tmp_path)) == (3, WHOLE)
 
 
-def test_what_cannot_be_saved_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_what_cannot_be_saved_leaves_nothing_behind(tmp_path):
     save(tmp_path, 1)
     strange = torch.ones(2, dtype=torch.complex128)
     changes: list[tuple[dict[str, Any], type[Exception]]] = [
@@ -286,7 +222,7 @@ def without_the_rights_of_root() -> Iterator[None]:
 
 
 @on_unix
-def test_a_folder_that_may_not_be_written_is_one_error() -> None:
+def test_a_folder_that_may_not_be_written_is_one_error():
     # Not under tmp_path, which is closed to others.
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "run"
@@ -310,7 +246,7 @@ def test_a_folder_that_may_not_be_written_is_one_error() -> None:
             path.chmod(0o755)
 
 
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
+def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(FileExistsError) as refused:
         save(tmp_path / "file", 1)
@@ -323,7 +259,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 # Another run.
 
 
-def test_a_second_run_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
+def test_a_second_run_is_refused_until_the_first_has_ended(tmp_path):
     with CheckpointWriter(tmp_path) as writer:
         writer.save(**contents(1))
         for second in (lambda: save(tmp_path, 2), lambda: CheckpointWriter(tmp_path)):
@@ -338,7 +274,7 @@ def test_a_second_run_is_refused_until_the_first_has_ended(tmp_path: Path) -> No
     assert number_in(tmp_path) == 4
 
 
-def test_a_writer_that_is_closed_saves_no_more(tmp_path: Path) -> None:
+def test_a_writer_that_is_closed_saves_no_more(tmp_path):
     writer = CheckpointWriter(tmp_path)
     writer.save(**contents(1))
     writer.close()
@@ -348,10 +284,8 @@ def test_a_writer_that_is_closed_saves_no_more(tmp_path: Path) -> None:
     assert number_in(tmp_path) == 1
 
 
-def test_a_system_or_a_disk_without_locks_saves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_locks(*_: int) -> None:
+def test_a_system_or_a_disk_without_locks_saves(tmp_path, monkeypatch):
+    def no_locks(*_):
         raise OSError(errno.EOPNOTSUPP, "no locks here")
 
     for flock in (None, no_locks):
@@ -361,13 +295,11 @@ def test_a_system_or_a_disk_without_locks_saves(
         assert number_in(tmp_path) == 5
 
 
-def test_a_disk_that_cannot_wait_for_names_saves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_cannot_wait_for_names_saves(tmp_path, monkeypatch):
     save(tmp_path, 1)
     number, fsync = errno.EINVAL, os.fsync
 
-    def synced(handle: int) -> None:
+    def synced(handle):
         if stat.S_ISDIR(os.fstat(handle).st_mode):
             raise OSError(number, os.strerror(number))
         fsync(handle)
@@ -381,8 +313,8 @@ def test_a_disk_that_cannot_wait_for_names_saves(
 
 
 def test_a_checkpoint_that_cannot_be_read_is_replaced_and_its_tensors_first_kept(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     save(tmp_path, 1)
     manifest = tmp_path / "checkpoint.json"
     manifest.write_text(manifest.read_text().replace('"version": 1', '"version": 2'))
@@ -397,12 +329,3 @@ def test_a_checkpoint_that_cannot_be_read_is_replaced_and_its_tensors_first_kept
     assert before <= {*tmp_path.iterdir()}
     save(tmp_path, 3)
     assert (number_in(tmp_path), names_in(tmp_path)) == (3, WHOLE)
-
-
-def test_tensors_are_saved_as_they_are_then(tmp_path: Path) -> None:
-    weights, name = weights_of(1), "position_embedding.weight"
-    expected = torch.arange(30.0).view(6, 5).T
-    weights[name] = expected.clone().T.contiguous().T
-    save_checkpoint(tmp_path, config=CONFIG, weights=weights)
-    weights[name].zero_()
-    assert torch.equal(load_checkpoint(tmp_path).weights[name], expected)

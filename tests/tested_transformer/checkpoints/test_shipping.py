@@ -14,11 +14,11 @@ CONFIG = GPTConfig(vocab_size=13, max_seq_len=11, d_model=15, num_heads=3, num_l
 
 
 @pytest.fixture
-def model() -> GPT:
+def model():
     return GPT(CONFIG)
 
 
-def test_a_model_comes_back_in_half_its_digits(model: GPT, tmp_path: Path) -> None:
+def test_a_model_comes_back_in_half_its_digits(model, tmp_path):
     ship_model(tmp_path / "new", model, {"name": "ours"})
     shipped = load_shipped(tmp_path / "new")
     assert shipped.card["name"] == "ours"
@@ -35,7 +35,7 @@ def test_a_model_comes_back_in_half_its_digits(model: GPT, tmp_path: Path) -> No
     assert ours.read_bytes() == theirs.read_bytes()
 
 
-def test_a_weight_beyond_half_precision_is_refused(model: GPT, tmp_path: Path) -> None:
+def test_a_weight_beyond_half_precision_is_refused(model, tmp_path):
     with torch.no_grad():
         model.norm.weight[2] = 70_000.0
     message = "^norm.weight has numbers that are too large for half precision$"
@@ -44,9 +44,7 @@ def test_a_weight_beyond_half_precision_is_refused(model: GPT, tmp_path: Path) -
     assert not (tmp_path / "new").exists()
 
 
-def test_what_a_card_cannot_say_is_refused_before_anything_is_written(
-    model: GPT, tmp_path: Path
-) -> None:
+def test_what_a_card_cannot_say_is_refused_before_anything_is_written(model, tmp_path):
     for value, message in (
         ({1}, "Object of type set is not JSON serializable"),
         (float("nan"), "Out of range float values are not JSON compliant"),
@@ -59,12 +57,12 @@ def test_what_a_card_cannot_say_is_refused_before_anything_is_written(
 
 
 def test_a_model_that_cannot_be_written_leaves_the_one_before(
-    model: GPT, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    model, tmp_path, monkeypatch
+):
     ship_model(tmp_path, model, {"name": "first"})
     write_bytes = Path.write_bytes
 
-    def full(path: Path, data: bytes) -> int:
+    def full(path, data):
         write_bytes(path, data[:5])
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -91,7 +89,7 @@ def _altered(folder: Path) -> None:
 
 
 def _card(change: Callable[[dict], object]) -> Callable[[Path], None]:
-    def spoil(folder: Path) -> None:
+    def spoil(folder):
         card = json.loads((folder / "card.json").read_text())
         change(card)
         (folder / "card.json").write_text(json.dumps(card))
@@ -103,10 +101,7 @@ SPOILED = [
     (_altered, "model.safetensors was altered: its sha256 begins with "),
     (lambda f: (f / "model.safetensors").unlink(), "model.safetensors is missing"),
     (lambda f: (f / "card.json").unlink(), "card.json is missing"),
-    (
-        lambda f: (f / "card.json").write_text("{"),
-        "card.json is cut short or not JSON",
-    ),
+    (lambda f: (f / "card.json").write_text("{"), "card.json is cut short or not JSON"),
     (_card(lambda card: card.pop("weights")), "is not the card of a model"),
     (
         _card(lambda card: card["weights"].update(bytes="many")),
@@ -122,7 +117,7 @@ SPOILED = [
 ]
 
 
-def test_what_is_wrong_with_a_folder_is_named(model: GPT, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_folder_is_named(model, tmp_path):
     for spoil, message in SPOILED:
         ship_model(tmp_path, model)
         spoil(tmp_path)

@@ -11,6 +11,14 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.tested_transformer.checkpoints.folders import (
+    CONFIG,
+    INDEX,
+    ONE,
+    TWO,
+    put_in_parts,
+    write,
+)
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -23,34 +31,7 @@ from tested_transformer.checkpoints import (
 from tested_transformer.checkpoints.loading import fill_model
 from tested_transformer.checkpoints.saving import check_fit
 from tested_transformer.checkpoints.tensor_files import TensorFiles
-from tested_transformer.gpt import GPT, GPTConfig
-
-CONFIG = GPTConfig(
-    vocab_size=13,
-    max_seq_len=7,
-    d_model=6,
-    num_heads=3,
-    num_layers=2,
-    activation="gelu_tanh",
-)
-INDEX = "model.safetensors.index.json"
-ONE, TWO = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
-
-
-def put(folder: Path, model: GPT) -> None:
-    """Save a model in GPT-2's layout, in two files."""
-    weights, settings = to_gpt2(model)
-    folder.mkdir(exist_ok=True)
-    names = sorted(weights)
-    for file, some in ((ONE, names[::2]), (TWO, names[1::2])):
-        save_file({name: weights[name] for name in some}, folder / file)
-    places = dict.fromkeys(names, ONE) | dict.fromkeys(names[1::2], TWO)
-    write(folder / INDEX, {"weight_map": places})
-    write(folder / "config.json", settings)
-
-
-def write(path: Path, content: object) -> None:
-    path.write_text(json.dumps(content))
+from tested_transformer.gpt import GPT
 
 
 def change(path: Path, **changes: Any) -> None:
@@ -67,15 +48,15 @@ def change_weights(folder: Path, changes: dict[str, Tensor]) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    put(tmp_path / "model", GPT(CONFIG))
+def folder(tmp_path):
+    put_in_parts(tmp_path / "model", *to_gpt2(GPT(CONFIG)))
     return tmp_path / "model"
 
 
 # What is read.
 
 
-def test_tensors_are_read_from_all_files(folder: Path) -> None:
+def test_tensors_are_read_from_all_files(folder):
     expected = load_file(folder / ONE) | load_file(folder / TWO)
     found = TensorFiles(folder / ONE, folder / TWO)
     assert (set(found), len(found)) == (set(expected), len(expected))
@@ -89,7 +70,7 @@ def test_tensors_are_read_from_all_files(folder: Path) -> None:
     check_fit(expected, found.on_meta(), "it")
 
 
-def test_progress_is_told_once_for_each_tensor(folder: Path) -> None:
+def test_progress_is_told_once_for_each_tensor(folder):
     told: list[tuple[int, int]] = []
     found = TensorFiles(folder / ONE, folder / TWO, tell=lambda *x: told.append(x))
     size = sum(tensor.nbytes for tensor in dict(found).values())
@@ -103,7 +84,7 @@ def test_progress_is_told_once_for_each_tensor(folder: Path) -> None:
     assert told[-1] == (size, size)
 
 
-def test_a_file_that_shrinks_while_it_is_read_is_refused(folder: Path) -> None:
+def test_a_file_that_shrinks_while_it_is_read_is_refused(folder):
     found = TensorFiles(folder / ONE)
     os.truncate(folder / ONE, (folder / ONE).stat().st_size // 2)
     with pytest.raises(CheckpointError, match=f"^{folder / ONE} is cut short$"):
@@ -135,15 +116,13 @@ class Watch(TorchDispatchMode):
         ("shipped", None),  # which is float32 first
     ],
 )
-def test_a_model_is_in_memory_only_once(
-    tmp_path: Path, kept: str, dtype: torch.dtype | None
-) -> None:
+def test_a_model_is_in_memory_only_once(tmp_path, kept, dtype):
     model = GPT(CONFIG, dtype=torch.bfloat16)
     saved = max(weight.nbytes for weight in model.parameters())
     # Queries, keys and values are one tensor in GPT-2's file.
     saved = max(saved, 3 * model.blocks[0].attention.q_proj.weight.nbytes)
     if kept == "in two files":
-        put(tmp_path, model)
+        put_in_parts(tmp_path, *to_gpt2(model))
     else:
         ship_model(tmp_path, model)
     with Watch() as watch:
@@ -152,7 +131,7 @@ def test_a_model_is_in_memory_only_once(
     assert size <= watch.most <= size + saved
 
 
-def test_weights_must_come_once_each() -> None:
+def test_weights_must_come_once_each():
     model = GPT(CONFIG)
     pairs = list(model.state_dict().items())
     found = fill_model(CONFIG, reversed(pairs), "it", dtype=torch.float64)
@@ -282,11 +261,11 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-def test_a_broken_folder_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_broken_folder_is_refused_in_one_line(tmp_path):
     model = GPT(CONFIG)
     for name, (spoil, message) in BROKEN.items():
         folder = tmp_path / name
-        put(folder, model)
+        put_in_parts(folder, *to_gpt2(model))
         spoil(folder)
         with pytest.raises(CheckpointError) as refused:
             load_pretrained(folder)
@@ -295,7 +274,7 @@ def test_a_broken_folder_is_refused_in_one_line(tmp_path: Path) -> None:
         assert "\n" not in told
 
 
-def test_the_cache_of_the_hub_is_a_folder_of_links(folder: Path) -> None:
+def test_the_cache_of_the_hub_is_a_folder_of_links(folder):
     expected = load_pretrained(folder)
     cache = folder.parent / "models--some--tiny"
     blobs, snapshot = cache / "blobs", cache / "snapshots" / "0123"

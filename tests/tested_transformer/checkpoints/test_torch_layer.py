@@ -62,41 +62,27 @@ def hold_equal(one: nn.Module, other: nn.Module, d_context: int, case: object) -
 BOTH = (True, False)
 
 
-def test_pytorchs_layer_becomes_ours() -> None:
+def test_each_layer_becomes_the_other_to_the_last_bit_and_nothing_is_drawn():
     for case in product((D, C), BOTH, BOTH, BOTH):
         d_context, batch_first, bias, fused = case
         theirs = nn.MultiheadAttention(
             D, H, bias=bias, kdim=d_context, vdim=d_context, batch_first=batch_first
         )
+        chance = torch.get_rng_state()
         ours = from_torch(scattered(theirs), fused=fused)
-        assert ours.fused is fused
+        back = to_torch(ours)
+        again = from_torch(back).state_dict()
+        assert torch.equal(torch.get_rng_state(), chance)
+        assert (ours.fused, back.batch_first) == (fused, True)
+        assert (back.in_proj_weight is None) is (d_context != D)
         hold_equal(ours, theirs, d_context, case)
-
-
-def test_our_layer_becomes_pytorchs() -> None:
-    for case in product((D, C), BOTH):
-        d_context, bias = case
-        ours = MultiHeadAttention(
-            d_model=D, num_heads=H, d_context=d_context, bias=bias
-        )
-        theirs = to_torch(scattered(ours))
-        assert theirs.batch_first
-        assert (theirs.in_proj_weight is None) is (d_context != D)
-        hold_equal(ours, theirs, d_context, case)
-
-
-def test_there_and_back_is_the_same_to_the_last_bit() -> None:
-    for d_context in (D, C):
-        ours = scattered(
-            MultiHeadAttention(d_model=D, num_heads=H, d_context=d_context)
-        )
-        again = from_torch(to_torch(ours)).state_dict()
+        hold_equal(ours, back, d_context, case)
         assert again.keys() == ours.state_dict().keys()
         for name, tensor in ours.state_dict().items():
-            assert torch.equal(tensor, again[name]), name
+            assert torch.equal(tensor, again[name]), (name, case)
 
 
-def test_dtype_dropout_and_mode_are_kept() -> None:
+def test_dtype_dropout_and_mode_are_kept():
     theirs = nn.MultiheadAttention(D, H, dropout=0.25, dtype=torch.double)
     for training in BOTH:
         ours = from_torch(theirs.train(training))
@@ -107,14 +93,7 @@ def test_dtype_dropout_and_mode_are_kept() -> None:
             assert {each.dtype for each in layer.parameters()} == {torch.double}
 
 
-def test_nothing_is_drawn() -> None:
-    theirs = nn.MultiheadAttention(D, H, kdim=C, vdim=C)
-    chance = torch.get_rng_state()
-    to_torch(from_torch(theirs))
-    assert torch.equal(torch.get_rng_state(), chance)
-
-
-def test_the_copy_is_a_copy() -> None:
+def test_the_copy_is_a_copy():
     theirs = scattered(nn.MultiheadAttention(D, H))
     ours = from_torch(theirs)
     again = to_torch(ours)
@@ -131,7 +110,7 @@ def test_the_copy_is_a_copy() -> None:
         assert parameter.abs().sum() > 0
 
 
-def test_what_ours_has_not_is_refused() -> None:
+def test_what_ours_has_not_is_refused():
     for settings, message in (
         ({"add_bias_kv": True}, "add_bias_kv=True has no counterpart here"),
         ({"add_zero_attn": True}, "add_zero_attn=True has no counterpart here"),
@@ -145,7 +124,7 @@ def test_what_ours_has_not_is_refused() -> None:
             from_torch(nn.MultiheadAttention(D, H, **settings))
 
 
-def test_what_pytorchs_has_not_is_refused() -> None:
+def test_what_pytorchs_has_not_is_refused():
     for settings, message in (
         (
             {"head_dim": 5},
@@ -157,10 +136,7 @@ def test_what_pytorchs_has_not_is_refused() -> None:
             f"num_kv_heads=1 must equal num_heads={H}: "
             "PyTorch's heads do not share keys",
         ),
-        (
-            {"qk_norm": True},
-            "qk_norm=True has no counterpart in nn.MultiheadAttention",
-        ),
+        ({"qk_norm": True}, "qk_norm=True has no counterpart in nn.MultiheadAttention"),
         (
             {"core": AdjustedSoftmax(soft_cap=5.0)},
             "core must be Softmax(): PyTorch's layer has no other",

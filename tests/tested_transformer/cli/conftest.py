@@ -1,8 +1,6 @@
 """A text, a model that learns it in milliseconds, and the command in this process."""
 
 import shutil
-import sys
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +27,7 @@ class Ended(NamedTuple):
 
 
 @pytest.fixture(autouse=True)
-def _one_thread(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def _one_thread(monkeypatch, tmp_path):
     """Work in an empty folder, alone, and in plain lines."""
     monkeypatch.chdir(tmp_path)
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "FORCE_COLOR", "TTY_COMPATIBLE"):
@@ -41,8 +39,8 @@ def _one_thread(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Non
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
-    def run(*words: str) -> Ended:
+def command(capsys):
+    def run(*words):
         capsys.readouterr()
         try:
             status = main(words)
@@ -55,10 +53,10 @@ def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 
 
 @pytest.fixture
-def refused(command: Callable[..., Ended]) -> Callable[..., str]:
+def refused(command):
     """Run a command that has to fail with status 2 and one line; return the line."""
 
-    def run(*words: str) -> str:
+    def run(*words):
         ended = command(*words)
         assert (ended.status, ended.out) == (2, "")
         (line,) = ended.err.splitlines()
@@ -69,20 +67,20 @@ def refused(command: Callable[..., Ended]) -> Callable[..., str]:
 
 
 @pytest.fixture
-def text(tmp_path: Path) -> Path:
+def text(tmp_path):
     path = tmp_path / "play.txt"
     path.write_text(PLAY)
     return path
 
 
 @pytest.fixture
-def train(text: Path, command: Callable[..., Ended]) -> Callable[..., Ended]:
+def train(text, command):
     """Train a tiny model on the text."""
     return partial(command, "train", str(text), *TINY)
 
 
 @pytest.fixture(scope="session")
-def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained_once(tmp_path_factory):
     folder = tmp_path_factory.mktemp("once")
     (folder / "play.txt").write_text(PLAY)
     out = folder / "run"
@@ -92,7 +90,7 @@ def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def trained(trained_once: Path) -> Path:
+def trained(trained_once):
     """Return the folder of a run that has ended."""
     folder = Path("runs/play")
     shutil.copytree(trained_once, folder)
@@ -100,7 +98,7 @@ def trained(trained_once: Path) -> Path:
 
 
 @pytest.fixture
-def trained_here(train: Callable[..., Ended]) -> Path:
+def trained_here(train):
     """Return the same, for those who need its text where ``text`` is."""
     ended = train()
     assert (ended.status, ended.err) == (0, "")
@@ -108,11 +106,5 @@ def trained_here(train: Callable[..., Ended]) -> Path:
 
 
 @pytest.fixture
-def tiny() -> list[str]:
+def tiny():
     return [*TINY]
-
-
-@pytest.fixture
-def python() -> list[str]:
-    """Return what starts the command in a process of its own."""
-    return [sys.executable, "-m", "tested_transformer"]

@@ -3,13 +3,10 @@
 import json
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-Command = Callable[..., Any]
 pytestmark = pytest.mark.usefixtures("as_a_caller")
 
 FILE = """
@@ -50,7 +47,7 @@ CALL = "lambda f, q, k, v: f(k, q, v)"
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def file(tmp_path, monkeypatch):
     folder = tmp_path / "there"
     folder.mkdir()
     (folder / "beside.py").write_text("CAUSAL = True")
@@ -62,9 +59,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_layer_that_takes_a_config_is_made_and_is_right(
-    file: Path, command: Command
-) -> None:
+def test_a_layer_that_takes_a_config_is_made_and_is_right(file, command):
     ended = command("check", f"{file}:Attention", *WITH)
     assert ended.status == 0
     assert ended.out.startswith("Attention is right: causal; whole, gradients, ")
@@ -76,7 +71,7 @@ def test_a_layer_that_takes_a_config_is_made_and_is_right(
     assert told["checks"]["modes"] == {"passed": None, "reason": "skipped"}
 
 
-def test_what_is_meant_can_be_said(file: Path, command: Command) -> None:
+def test_what_is_meant_can_be_said(file, command):
     both = ("check", "their_model.py:Attention", *WITH, "causal=false")
     ended = command(*both, "--both")
     assert ended.out.startswith("Attention is right: both sides; ")
@@ -88,9 +83,7 @@ def test_what_is_meant_can_be_said(file: Path, command: Command) -> None:
     assert ended.out.startswith("Attention is WRONG: output: both sides: ")
 
 
-def test_a_function_of_a_module_is_checked_as_it_is(
-    file: Path, command: Command
-) -> None:
+def test_a_function_of_a_module_is_checked_as_it_is(file, command):
     assert command("check", "their_model:attend").status == 0
     ended = command("check", "their_model:swapped", "--both", "--call", CALL)
     assert ended.out.startswith("swapped is right: both sides; ")
@@ -100,13 +93,13 @@ def test_a_function_of_a_module_is_checked_as_it_is(
     assert ended.out.startswith(said)
 
 
-def test_the_librarys_own_layers_are_known(command: Command) -> None:
+def test_the_librarys_own_layers_are_known(command):
     name = "tested_transformer:MultiHeadAttention"
     ended = command("check", name, "--with", "d_model=12", "num_heads=3")
     assert "in pieces" in ended.out.splitlines()[0]
 
 
-def test_an_adapter_is_written_completed_and_read(file: Path, command: Command) -> None:
+def test_an_adapter_is_written_completed_and_read(file, command):
     words = ("check", "their_model.py:four")
     ended = command(*words)
     assert (ended.status, ended.out[:31]) == (3, "four: cannot tell, since how it")
@@ -127,9 +120,7 @@ def test_an_adapter_is_written_completed_and_read(file: Path, command: Command) 
         assert message in command(*words, "--adapter", "other.py").err
 
 
-def test_what_is_mistaken_is_one_line(
-    file: Path, refused: Callable[..., str], command: Command
-) -> None:
+def test_what_is_mistaken_is_one_line(file, refused, command):
     example = "name an attention, such as model.py:CausalSelfAttention"
     for words, message in (
         ((), example),

@@ -26,13 +26,13 @@ def lines(seconds: float) -> tuple[io.StringIO, Display]:
     return file, Display(console=Console(file=file, width=30), seconds=seconds)
 
 
-def test_lines_say_where_the_run_is() -> None:
+def test_lines_say_where_the_run_is():
     file, display = lines(0.0)
     display.step(STEP)
     assert file.getvalue() == "step 3/11: loss 1.250, 12,346 tokens/s · 1:23 left\n"
 
 
-def test_lines_are_few() -> None:
+def test_lines_are_few():
     file, display = lines(1000.0)
     for _ in range(100):
         display.step(STEP)
@@ -44,13 +44,13 @@ def test_lines_are_few() -> None:
     )
 
 
-def test_lines_are_as_they_come_without_color_or_markup() -> None:
+def test_lines_are_as_they_come_without_color_or_markup():
     file, display = lines(0.0)
     display.tell("sample", "[red]1[/red] \x1b[2J\n" + "long " * 20, when="after")
     assert file.getvalue() == "[red]1[/red] \x1b[2J\n" + "long " * 20 + "\n"
 
 
-def test_on_a_terminal_there_is_a_bar_and_color() -> None:
+def test_on_a_terminal_there_is_a_bar_and_color():
     file = io.StringIO()
     screen = Display(console=Console(file=file, force_terminal=True, width=100))
     with screen.running(11):
@@ -61,7 +61,7 @@ def test_on_a_terminal_there_is_a_bar_and_color() -> None:
     assert "\x1b[32mstep 3: held-out loss" in shown
 
 
-def test_a_model_cannot_command_a_terminal() -> None:
+def test_a_model_cannot_command_a_terminal():
     assert printable("a\x1b[2J\tb\n\x07\x9b\r\u00e9") == "a\\x1b[2J\tb\n\\x07\\x9b\\ré"
     file = io.StringIO()
     screen = Display(console=Console(file=file, force_terminal=True, color_system=None))
@@ -69,7 +69,7 @@ def test_a_model_cannot_command_a_terminal() -> None:
     assert file.getvalue() == "\\x1b[2J\n"
 
 
-def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_object_a_line(capsys):
     display = Display(as_json=True)
     display.tell("sample", "for people", text="a\nb")
     display.step(replace(STEP, validation=FOUND))
@@ -79,9 +79,7 @@ def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert second["validation"]["prefix"] == 1.25
 
 
-def test_all_but_the_first_process_are_silent(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_all_but_the_first_process_are_silent(capsys):
     display = Display(as_json=True, silent=True)
     display.tell("start", "for people")
     with display.running(3):
@@ -89,16 +87,16 @@ def test_all_but_the_first_process_are_silent(
     assert capsys.readouterr().out == ""
 
 
-def test_nobody_left_to_read_is_told_to_the_command() -> None:
+def test_nobody_left_to_read_is_told_to_the_command():
     class Closed(io.StringIO):
-        def write(self, _: str) -> int:
+        def write(self, _):
             raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
         Terminal(file=Closed()).print("anybody?")
 
 
-def test_a_bar_stays_on_one_line_however_narrow() -> None:
+def test_a_bar_stays_on_one_line_however_narrow():
     for width, kept in ((100, "0:00 left"), (30, "3/11"), (9, "3/11")):
         file = io.StringIO()
         console = Console(
@@ -112,12 +110,12 @@ def test_a_bar_stays_on_one_line_however_narrow() -> None:
         assert file.getvalue().count("\n") == 1, width  # at its end
 
 
-def test_what_is_seen_depends_on_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_seen_depends_on_who_looks(monkeypatch):
     class OnScreen(io.StringIO):
-        def isatty(self) -> bool:
+        def isatty(self):
             return True
 
-    def has_bar() -> bool:
+    def has_bar():
         display = Display()
         with display.running(3):
             return display.bar is not None
@@ -130,10 +128,8 @@ def test_what_is_seen_depends_on_who_looks(monkeypatch: pytest.MonkeyPatch) -> N
     assert not has_bar()
 
 
-def test_a_bar_shows_how_much_of_a_large_model_is_read(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def shown(size: int) -> str:
+def test_a_bar_shows_how_much_of_a_large_model_is_read(capsys, monkeypatch):
+    def shown(size):
         with loading() as tell:
             tell(size // 2, size)
             tell(size, size)

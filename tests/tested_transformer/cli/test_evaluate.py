@@ -1,8 +1,6 @@
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,8 +12,6 @@ from tested_transformer.decoding import Sampling, generate
 from tested_transformer.surgery import stretched_by
 from tested_transformer.training import Validation, evaluate
 
-Command = Callable[..., Any]
-
 
 def loss_of(folder: Path, text: str, part: int, seq_len: int = 7) -> float:
     tokens = torch.tensor(CharTokenizer.from_text(text).encode(text))
@@ -23,9 +19,7 @@ def loss_of(folder: Path, text: str, part: int, seq_len: int = 7) -> float:
     return evaluate(load_checkpoint(folder).model(), held_out, seq_len=seq_len)
 
 
-def test_a_run_is_evaluated_on_what_was_held_out(
-    trained: Path, text: Path, command: Command
-) -> None:
+def test_a_run_is_evaluated_on_what_was_held_out(trained, text, command):
     ended = command("evaluate", "--json")
     assert (ended.status, ended.err) == (0, "")
     told = json.loads(ended.out)
@@ -39,9 +33,7 @@ def test_a_run_is_evaluated_on_what_was_held_out(
     assert told["loss"] == pytest.approx(saved["loss"])
 
 
-def test_another_text_is_read_whole(
-    trained: Path, text: Path, command: Command
-) -> None:
+def test_another_text_is_read_whole(trained, text, command):
     Path("other.txt").write_text("that is the question.\nto be not\n")
     words = ["evaluate", str(trained), "other.txt", "--seq-len", "5", "--json"]
     told = json.loads(command(*words).out)
@@ -52,9 +44,7 @@ def test_another_text_is_read_whole(
     assert (told["tokens"], told["part"]) == (32, "all")
 
 
-def test_a_rotary_run_reads_and_writes_texts_longer_than_its_own(
-    train: Callable[..., Any], command: Command
-) -> None:
+def test_a_rotary_run_reads_and_writes_texts_longer_than_its_own(train, command):
     assert train("--positions", "rotary").status == 0
     losses: dict[str, float] = {}
     for scaling in ("linear", "yarn"):
@@ -70,19 +60,13 @@ def test_a_rotary_run_reads_and_writes_texts_longer_than_its_own(
         )
         sampling = Sampling(temperature=0.8)
         tokens = generate(
-            model,
-            [alphabet.encode("\n")],
-            max_new_tokens=30,
-            seed=3,
-            sampling=sampling,
+            model, [alphabet.encode("\n")], max_new_tokens=30, seed=3, sampling=sampling
         )
         assert wrote == alphabet.decode(tokens[0])
     assert losses["linear"] != losses["yarn"]
 
 
-def test_bits_are_counted_by_character_whatever_the_tokens(
-    text: Path, tiny: list[str], command: Command
-) -> None:
+def test_bits_are_counted_by_character_whatever_the_tokens(text, tiny, command):
     words = [str(text), *tiny, "--max-seq-len", "2", "--tokenizer", "bpe"]
     assert command("train", *words, "--vocab-size", "270").status == 0
     told = json.loads(command("evaluate", "--json").out)
@@ -94,7 +78,7 @@ def test_bits_are_counted_by_character_whatever_the_tokens(
     assert told["bits_per_character"] == pytest.approx(bits / characters)
 
 
-def test_people_read_the_same(trained_here: Path, text: Path, command: Command) -> None:
+def test_people_read_the_same(trained_here, text, command):
     told = json.loads(command("evaluate", "--json").out)
     shown = command("evaluate", str(trained_here)).out
     assert shown.startswith(f"{trained_here}:\n")
@@ -104,9 +88,7 @@ def test_people_read_the_same(trained_here: Path, text: Path, command: Command) 
     assert "they agree" in shown
 
 
-def test_a_loss_that_is_not_honest_is_status_1(
-    trained: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loss_that_is_not_honest_is_status_1(trained, command, monkeypatch):
     found = Validation(step=0, loss=2.0, prefix=2.5, full=2.25, gap=0.5)
     monkeypatch.setattr(module.training, "validate", lambda *_, **__: found)
     ended = command("evaluate")
@@ -116,9 +98,7 @@ def test_a_loss_that_is_not_honest_is_status_1(
     assert command("evaluate", "--json").status == 1
 
 
-def test_the_bound_of_the_default_text_is_shown(
-    tiny: list[str], command: Command
-) -> None:
+def test_the_bound_of_the_default_text_is_shown(tiny, command):
     ended = command("train", *tiny, "--num-characters", "2000", "--json")
     start, *_, end = map(json.loads, ended.out.splitlines())
     assert (start["text"], start["folder"]) == ("grammar", "runs/grammar")
@@ -128,9 +108,7 @@ def test_the_bound_of_the_default_text_is_shown(
     assert told["bound"] == end["bound"]
 
 
-def test_train_and_evaluate_measure_the_same_tokens(
-    text: Path, tiny: list[str], command: Command
-) -> None:
+def test_train_and_evaluate_measure_the_same_tokens(text, tiny, command):
     words = ["train", str(text), *tiny, "--eval-tokens", "20", "--json"]
     end = json.loads(command(*words).out.splitlines()[-1])
     told = json.loads(command("evaluate", "--json").out)
@@ -146,9 +124,7 @@ def test_train_and_evaluate_measure_the_same_tokens(
     assert few["tokens"] == 10
 
 
-def test_what_does_not_fit_is_refused(
-    trained: Path, refused: Callable[..., str]
-) -> None:
+def test_what_does_not_fit_is_refused(trained, refused):
     Path("strange.txt").write_text("to be x")
     Path("one.txt").write_text("t")
     for words, message in (

@@ -1,15 +1,11 @@
 """A bug that a check names is explained."""
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 from attention_check import KNOWN
 
-Command = Callable[..., Any]
 
-
-def test_all_bugs_are_listed(command: Command) -> None:
+def test_all_bugs_are_listed(command):
     lines = command("explain").out.splitlines()
     assert [line.split()[0] for line in lines] == [*KNOWN]
     told = [json.loads(line) for line in command("explain", "--json").out.splitlines()]
@@ -19,9 +15,7 @@ def test_all_bugs_are_listed(command: Command) -> None:
     }
 
 
-def test_a_bug_is_shown_with_its_code_and_where_it_was_published(
-    command: Command,
-) -> None:
+def test_a_bug_is_shown_with_its_code_and_where_it_was_published(command):
     exhibit = KNOWN["no-scale"]
     ended = command("explain", "no-scale")
     assert ended.status == 0
@@ -34,7 +28,7 @@ def test_a_bug_is_shown_with_its_code_and_where_it_was_published(
     assert told["code"] in ended.out
 
 
-def test_an_unknown_bug_is_refused(refused: Callable[..., str]) -> None:
+def test_an_unknown_bug_is_refused(refused):
     message = "there is no bug no-scal; 'explain' alone lists all (like no-scale)"
     assert refused("explain", "no-scal") == message
     assert refused("explain", "?").endswith("lists all")

@@ -1,30 +1,24 @@
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pytest
 import torch
 import transformers
 
-Command = Callable[..., Any]
 
-
-@pytest.mark.parametrize(
-    ("family", "words"),
-    [
-        ("llama", ["--like", "llama"]),
-        ("gpt2", ["--recipe", "plain"]),
-    ],
-)
-def test_what_is_exported_writes_the_same_text(
-    family: str, words: list[str], train: Command, command: Command
-) -> None:
-    heads = ["--num-heads", "2", "--sample", "0"]
-    assert train(*words, *heads, "--max-seq-len", "30").status == 0
-    ended = command("export", "runs/play", "out/play")
+def test_what_is_exported_writes_the_same_text(train, command, refused):
+    words = ["--like", "llama", "--num-heads", "2", "--sample", "0"]
+    assert train(*words, "--max-seq-len", "30").status == 0
+    words = ["export", "runs/play", "out/play"]
+    ended = command(*words)
     assert (ended.status, ended.err) == (0, "")
-    assert ended.out.startswith(f"out/play: runs/play as {family}; Auto")
+    assert ended.out.startswith("out/play: runs/play as llama; Auto")
+    assert "already holds a model" in refused(*words)
+    line = refused(*words, "--overwrite", "--family", "gpt2")
+    assert line.startswith("GPT2LMHeadModel has no positions='rotary', ")
+    told = json.loads(command(*words, "--overwrite", "--json").out)
+    assert (told["family"], told["folder"]) == ("llama", "out/play")
+    files = Path("out/play").iterdir()
+    assert told["bytes"] == sum(file.stat().st_size for file in files)
     model = transformers.AutoModelForCausalLM.from_pretrained("out/play")
     tokenizer = transformers.AutoTokenizer.from_pretrained("out/play")
     ids = torch.tensor([tokenizer("to be, ")["input_ids"]])
@@ -36,27 +30,13 @@ def test_what_is_exported_writes_the_same_text(
         assert shown.out == tokenizer.decode(answer[0]) + "\n"
 
 
-def test_the_usual_model_says_how_to_train_one_that_fits(
-    trained: Path, refused: Command
-) -> None:
+def test_the_usual_model_says_how_to_train_one_that_fits(trained, refused):
     line = refused("export", str(trained), "out")
     assert line.startswith("the model fits no family: LlamaForCausalLM has no positio")
     assert line.endswith("train --like llama, or --recipe plain for a GPT-2")
     assert not Path("out").exists()
 
 
-def test_it_asks_for_both_names(trained: Path, refused: Command) -> None:
+def test_it_asks_for_both_names(trained, refused):
     for words in ([], [str(trained)]):
         assert refused("export", *words).startswith("name a model and a folder")
-
-
-def test_an_export_is_replaced_only_on_request(
-    train: Command, command: Command, refused: Command
-) -> None:
-    assert train("--recipe", "plain", "--sample", "0").status == 0
-    words = ["export", "runs/play", "out", "--json"]
-    told = json.loads(command(*words).out)
-    assert (told["family"], told["folder"]) == ("gpt2", "out")
-    assert told["bytes"] == sum(file.stat().st_size for file in Path("out").iterdir())
-    assert "already holds a model" in refused(*words)
-    assert command(*words, "--overwrite").status == 0

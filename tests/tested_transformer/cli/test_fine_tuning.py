@@ -2,48 +2,32 @@
 
 import json
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers
-from tests.tested_transformer.data.published import LLAMA3, TEXT
+from tests.tested_transformer.data.published import TEXT, put
 
 from tested_transformer.checkpoints import load_checkpoint, load_pretrained
 from tested_transformer.cli import train as module
 from tested_transformer.cli.sources import load_source
 from tested_transformer.training import Recipe
 
-Command = Callable[..., Any]
 SHORT = ["--steps", "6", "--precision", "fp32", "--sample", "0", "--json"]
 
 
 @pytest.fixture
-def folder() -> Path:
+def folder():
     """Return the folder of a tiny Llama in half precision, made by transformers."""
-    torch.manual_seed(0)
-    config = transformers.LlamaConfig(
-        vocab_size=320,
-        hidden_size=12,
-        intermediate_size=20,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=131072,
-        bos_token_id=None,
-        eos_token_id=7,
-    )
-    model = transformers.LlamaForCausalLM(config).to(torch.bfloat16)
     path = Path("published")
-    model.save_pretrained(path)
-    (path / "tokenizer.json").write_text(LLAMA3)
+    put("llama", path, eos_token_id=7).to(torch.bfloat16).save_pretrained(path)
     return path
 
 
 @pytest.fixture
-def poem() -> Path:
+def poem():
     path = Path("poem.txt")
     path.write_text(TEXT * 30)
     return path
@@ -57,9 +41,7 @@ def losses(out: str) -> list[float]:
     return [each["loss"] for each in events(out) if each["event"] == "step"]
 
 
-def test_a_published_model_is_tuned_and_exported_again(
-    folder: Path, poem: Path, command: Command
-) -> None:
+def test_a_published_model_is_tuned_and_exported_again(folder, poem, command):
     before = json.loads(command("evaluate", str(folder), str(poem), "--json").out)
     words = ["--steps", "20", "--lr", "0.01", "--seq-len", "30", *SHORT[2:]]
     ended = command("train", str(poem), "--from", str(folder), *words)
@@ -82,12 +64,10 @@ def test_a_published_model_is_tuned_and_exported_again(
     assert theirs("The cat")["input_ids"][0] == source.opening[0]
 
 
-def test_the_recipe_is_gentle_and_windows_are_short(
-    folder: Path, poem: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_recipe_is_gentle_and_windows_are_short(folder, poem, command, monkeypatch):
     seen: list[Recipe] = []
 
-    def note(model: Any, tokens: Any, recipe: Recipe, **settings: Any) -> Any:
+    def note(model, tokens, recipe, **settings):
         seen.append(recipe)
         raise KeyboardInterrupt
 
@@ -99,8 +79,8 @@ def test_the_recipe_is_gentle_and_windows_are_short(
 
 
 def test_a_run_that_was_stopped_gives_the_losses_of_one_that_was_not(
-    trained: Path, poem: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    trained, poem, command, monkeypatch
+):
     """From a run of this library, too."""
     poem.write_text("not to be, to be.\n" * 30)
     words = ["train", str(poem), "--from", str(trained), *SHORT, "--lr", "0.01"]
@@ -120,9 +100,7 @@ def test_a_run_that_was_stopped_gives_the_losses_of_one_that_was_not(
         assert torch.equal(weight, weights[name])
 
 
-def test_what_the_model_decides_is_refused(
-    trained: Path, text: Path, refused: Command
-) -> None:
+def test_what_the_model_decides_is_refused(trained, text, refused):
     for words, named in (
         ("--d-model 8 --dropout 0.1", "d_model, dropout"),
         ("--attention latent --latent-dim 4", "attention, latent_dim"),
@@ -134,9 +112,7 @@ def test_what_the_model_decides_is_refused(
         assert line == f"{named}: --from takes these from the model; leave them out"
 
 
-def test_a_run_is_resumed_only_from_the_same_model(
-    trained: Path, text: Path, command: Command, refused: Command
-) -> None:
+def test_a_run_is_resumed_only_from_the_same_model(trained, text, command, refused):
     words = [str(text), "--out", "tuned", *SHORT, "--steps", "1"]
     assert command("train", *words, "--from", str(trained)).status == 0
     line = refused("train", *words, "--resume", "--from", "gpt2")
@@ -145,13 +121,11 @@ def test_a_run_is_resumed_only_from_the_same_model(
     assert line.startswith("there is no folder 'nowhere'")
 
 
-def test_a_sample_makes_room_for_itself_alone(
-    folder: Path, poem: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sample_makes_room_for_itself_alone(folder, poem, command, monkeypatch):
     lengths: list[int | None] = []
     new_cache = module.GPT.new_cache
 
-    def note(self: Any, batch_size: int = 1, *, max_length: int | None = None) -> Any:
+    def note(self, batch_size=1, *, max_length=None):
         lengths.append(max_length)
         return new_cache(self, batch_size, max_length=max_length)
 

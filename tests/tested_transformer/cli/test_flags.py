@@ -1,8 +1,9 @@
 import argparse
+import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
@@ -46,15 +47,13 @@ class Settings:
 
 
 @pytest.fixture
-def parser() -> argparse.ArgumentParser:
+def parser():
     made = argparse.ArgumentParser(prog="p")
     add_flags(made, Flags("settings", Settings, [{}, {"on": True}]))
     return made
 
 
-def test_what_was_typed_is_told_from_what_was_not(
-    parser: argparse.ArgumentParser,
-) -> None:
+def test_what_was_typed_is_told_from_what_was_not(parser):
     assert given(parser.parse_args([]), Settings) == {}
     words = "--d-model 3 --rate none --some x --some y --pair 1,3 --no-on --kind b"
     words += " --row 5,none --many 3,none --switches yes,no"
@@ -70,17 +69,15 @@ def test_what_was_typed_is_told_from_what_was_not(
         "on": False,
         "kind": "b",
     }
+    for words, alone in (
+        ("--many 5", {"many": 5}),
+        ("--many none", {"many": None}),
+        ("--row 5", {"row": (5,)}),
+    ):
+        assert given(parser.parse_args(words.split()), Settings) == alone
 
 
-def test_one_of_several_may_be_given_alone(parser: argparse.ArgumentParser) -> None:
-    assert given(parser.parse_args(["--many", "5"]), Settings) == {"many": 5}
-    assert given(parser.parse_args(["--many", "none"]), Settings) == {"many": None}
-    assert given(parser.parse_args(["--row", "5"]), Settings) == {"row": (5,)}
-
-
-def test_help_is_the_docstring_and_the_defaults(
-    parser: argparse.ArgumentParser,
-) -> None:
+def test_help_is_the_docstring_and_the_defaults(parser):
     shown = " ".join(parser.format_help().split())
     for line in (
         "--d-model N The width (7)",
@@ -96,9 +93,7 @@ def test_help_is_the_docstring_and_the_defaults(
     assert "unknown" not in shown
 
 
-def test_what_cannot_be_read_is_refused(
-    parser: argparse.ArgumentParser, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_read_is_refused(parser, capsys):
     for words, message in (
         ("--d-model none", "--d-model: invalid int value: 'none'"),
         ("--rate many", "--rate: invalid float value: 'many'"),
@@ -111,13 +106,13 @@ def test_what_cannot_be_read_is_refused(
         assert message in capsys.readouterr().err
 
 
-def test_numbers_that_are_too_small_are_named() -> None:
+def test_numbers_that_are_too_small_are_named():
     check_at_least(1, first=None, second=1)
     with pytest.raises(ValueError, match=r"^third=0 must be at least 1$"):
         check_at_least(1, second=1, third=0)
 
 
-def test_every_setting_of_a_model_and_a_recipe_has_a_flag() -> None:
+def test_every_setting_of_a_model_and_a_recipe_has_a_flag():
     """All but those known from the text, and what pruning leaves."""
     shown = make_parser()._subparsers._group_actions[0].choices["train"].format_help()
     shown = f" {shown}".replace(",", " ")
@@ -128,11 +123,12 @@ def test_every_setting_of_a_model_and_a_recipe_has_a_flag() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_teaches_each_flag_and_has_examples_that_can_be_read(
-    name: str, command: Callable[..., Any]
-) -> None:
+def test_help_teaches_each_flag_and_has_examples_that_can_be_read(name, command):
     ended = command(name, "--help")
     assert (ended.status, ended.err) == (0, "")
+    usage, about, *_ = ended.out.split("\n\n")
+    assert re.fullmatch(rf"usage: tested-transformer {name}( \[\w+\])+", usage)
+    assert " ".join(about.split()) == COMMANDS[name][0].__doc__.partition("\n")[0]
     choices = make_parser()._subparsers._group_actions[0].choices
     for action in choices[name]._actions:
         assert action.help, action.option_strings

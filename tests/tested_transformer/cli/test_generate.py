@@ -1,40 +1,26 @@
 import json
-from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
-from safetensors.torch import save_file
 
-from tested_transformer.checkpoints import to_gpt2
 from tested_transformer.cli import generate as module
-from tested_transformer.cli.generate import (
-    default_prompt,
-    write,
-    write_with_drafts,
-)
-from tested_transformer.cli.sources import load_source
-from tested_transformer.data import CharTokenizer
+from tested_transformer.cli.generate import default_prompt, write, write_with_drafts
+from tested_transformer.data import CharTokenizer, WordTokenizer
 from tested_transformer.decoding import (
     CachedReader,
     Decoder,
-    Draft,
-    Drafter,
-    RandomSource,
+    ModelDrafter,
+    NgramDrafter,
     Sampling,
     generate,
 )
 from tested_transformer.decoding.cache_readers import CACHES
 from tested_transformer.gpt import GPT, GPTConfig
 
-Command = Callable[..., Any]
 
-
-def test_the_text_alone_goes_to_the_standard_output(
-    trained: Path, command: Command
-) -> None:
+def test_the_text_alone_goes_to_the_standard_output(trained, command):
     words = ["generate", str(trained), "--prompt", "to be", "--max-new-tokens", "9"]
     one = command(*words, "--seed", "3")
     assert (one.status, one.err) == (0, "")
@@ -48,19 +34,13 @@ def test_the_text_alone_goes_to_the_standard_output(
     ("attention", "reader"), [("softmax", "Decoder"), ("gated", "CachedReader")]
 )
 def test_the_decoder_reads_where_the_model_fits_it(
-    attention: str,
-    reader: str,
-    train: Command,
-    command: Command,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    attention, reader, train, command, monkeypatch
+):
     assert train("--attention", attention, "--sample", "0").status == 0
     steps: set[str] = set()
     for kind in (Decoder, CachedReader):
 
-        def step(
-            self: Any, tokens: torch.Tensor, kind: Any = kind, real: Any = kind.step
-        ) -> torch.Tensor:
+        def step(self, tokens, kind=kind, real=kind.step):
             steps.add(kind.__name__)
             return real(self, tokens)
 
@@ -69,7 +49,7 @@ def test_the_decoder_reads_where_the_model_fits_it(
     assert steps == {reader}
 
 
-def test_a_seed_that_was_drawn_is_told(trained: Path, command: Command) -> None:
+def test_a_seed_that_was_drawn_is_told(trained, command):
     words = ["generate", "--prompt", "be", "--max-new-tokens", "20"]
     drawn = command(*words)
     assert drawn.err.startswith("for the same text, add --seed ")
@@ -80,7 +60,7 @@ def test_a_seed_that_was_drawn_is_told(trained: Path, command: Command) -> None:
     assert greedy == command(*words, "--temperature", "0")
 
 
-def test_another_cache_writes(trained: Path, command: Command) -> None:
+def test_another_cache_writes(trained, command):
     words = ["generate", str(trained), "--temperature", "0", "--seed", "1"]
     words += ["--max-new-tokens", "30"]
     usual = command(*words)
@@ -91,7 +71,7 @@ def test_another_cache_writes(trained: Path, command: Command) -> None:
             assert other.out == usual.out, cache
 
 
-def test_pages_change_no_text_and_are_told(trained: Path, command: Command) -> None:
+def test_pages_change_no_text_and_are_told(trained, command):
     words = ["generate", str(trained), "--prompt", "to be", "--seed", "3"]
     words += ["--num-samples", "3", "--max-new-tokens", "2"]
     paged, usual = command(*words, "--cache", "paged"), command(*words)
@@ -104,9 +84,7 @@ def test_pages_change_no_text_and_are_told(trained: Path, command: Command) -> N
     assert (nothing.status, nothing.err) == (0, "")
 
 
-def test_a_draft_changes_no_text(
-    trained: Path, command: Command, text: Path, tiny: list[str]
-) -> None:
+def test_a_draft_changes_no_text(trained, command, text, tiny):
     small = ["--num-layers", "1", "--out", "small"]
     assert command("train", str(text), *tiny, *small).status == 0
     words = ["generate", str(trained), "--prompt", "to", "--max-new-tokens", "5"]
@@ -116,18 +94,13 @@ def test_a_draft_changes_no_text(
         assert command(*words, "--temperature", "0", "--draft", draft) == usual
     drawn = command(*words, "--draft", "small", "--seed", "3", "--num-samples", "2")
     assert drawn.status == 0
+    assert "\n--- sample 2 of 2 ---\n" in drawn.out
     assert drawn == command(
         *words, "--draft", "small", "--seed", "3", "--num-samples", "2"
     )
 
 
-def test_a_draft_that_does_not_fit_is_refused(
-    trained: Path,
-    command: Command,
-    refused: Callable[..., str],
-    text: Path,
-    tiny: list[str],
-) -> None:
+def test_a_draft_that_does_not_fit_is_refused(trained, command, refused, text, tiny):
     tiny += ["--steps", "1", "--sample", "0"]
     other = Path("other.txt")
     other.write_text("0123456789" * 50)
@@ -160,12 +133,10 @@ def test_a_draft_that_does_not_fit_is_refused(
     assert refused("generate", str(trained), "--cache", "x").startswith("cache='x'")
 
 
-def test_settings_reach_the_model(
-    trained: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_reach_the_model(trained, command, monkeypatch):
     seen: dict[str, Any] = {}
 
-    def note(*args: Any, **settings: Any) -> Any:
+    def note(*args, **settings):
         seen.update(settings)
         return write(*args, **settings)
 
@@ -178,11 +149,7 @@ def test_settings_reach_the_model(
     assert seen == {
         "max_new_tokens": 2,
         "sampling": Sampling(
-            temperature=0.5,
-            top_k=4,
-            top_p=0.75,
-            min_p=0.125,
-            repetition_penalty=1.5,
+            temperature=0.5, top_k=4, top_p=0.75, min_p=0.125, repetition_penalty=1.5
         ),
         "num_samples": 3,
         "seed": 7,
@@ -192,9 +159,7 @@ def test_settings_reach_the_model(
 
 
 @pytest.mark.parametrize("more", ["", "--json"])
-def test_each_text_is_that_of_its_own_seed(
-    more: str, trained: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_text_is_that_of_its_own_seed(more, trained, command, monkeypatch):
     """However many are written side by side, and with a stop that some meet first."""
     words = f"generate --max-new-tokens 9 --prompt be --stop t {more}".split()
     monkeypatch.setattr(module, "_AT_ONCE", 2)
@@ -212,7 +177,7 @@ def test_each_text_is_that_of_its_own_seed(
     assert len({*alone}) > 1
 
 
-def test_a_stop_string_ends_the_text(trained: Path, command: Command) -> None:
+def test_a_stop_string_ends_the_text(trained, command):
     words = ["generate", "--prompt", "to be", "--max-new-tokens", "50", "--seed", "3"]
     whole = command(*words).out.removeprefix("to be")
     stop = whole[20:22]
@@ -220,9 +185,7 @@ def test_a_stop_string_ends_the_text(trained: Path, command: Command) -> None:
     assert short == whole[: whole.index(stop)] + "\n"
 
 
-def test_what_does_not_fit_is_refused(
-    trained: Path, refused: Callable[..., str]
-) -> None:
+def test_what_does_not_fit_is_refused(trained, refused):
     for words, message in (
         ("--prompt xyz", "'x', 'y', 'z' (first at position 0) not in the alphabet of"),
         ("--prompt=", "prompt='' must not be empty"),
@@ -237,177 +200,80 @@ def test_what_does_not_fit_is_refused(
         assert message in refused("generate", *words.split())[: len(message) + 40]
 
 
-def test_a_new_line_is_the_prompt_where_it_is_known() -> None:
+def test_a_new_line_is_the_prompt_where_it_is_known():
     assert default_prompt(CharTokenizer("\nab")) == "\n"
     assert default_prompt(CharTokenizer("ba")) == "b"
 
 
-class Oracle(Drafter):
-    """Guesses how a text is known to go on, and so is always right."""
-
-    def __init__(self, text: list[int], vocab_size: int) -> None:
-        self.text, self.vocab_size = text, vocab_size
-        self.calls = 0
-
-    def draft(self, text: Sequence[int], count: int, rng: RandomSource) -> Draft:
-        self.calls += 1
-        tokens = self.text[len(text) : len(text) + count]
-        sure = F.one_hot(torch.tensor(tokens, dtype=torch.long), self.vocab_size)
-        return Draft(tokens, sure.double())
+def writer(vocab_size: int) -> GPT:
+    """Return a model with weights large enough for it to have an opinion."""
+    sizes = {"d_model": 12, "num_heads": 3, "num_layers": 2, "max_seq_len": 50}
+    model = GPT(GPTConfig(vocab_size=vocab_size, tie_head=False, **sizes))
+    for weight in model.parameters():
+        if weight.ndim > 1:
+            torch.nn.init.normal_(weight)
+    return model
 
 
-class Bytes(CharTokenizer):
-    """Has a token for each byte, so that some letters are several tokens."""
-
-    def __init__(self) -> None:
-        super().__init__("".join(map(chr, range(256))))
-
-    def encode(self, text: str) -> list[int]:
-        return [*text.encode()]
-
-    def decode(self, ids: list[int]) -> str:
-        return bytes(ids).decode(errors="replace")
-
-
-class Reciting(GPT):
-    """Always says a text by heart."""
-
-    def __init__(self, text: list[int]) -> None:
-        sizes = {"d_model": 12, "num_heads": 3, "num_layers": 2}
-        super().__init__(GPTConfig(vocab_size=256, max_seq_len=50, **sizes))
-        self.text = text
-
-    def forward(self, tokens: torch.Tensor, **how: Any) -> torch.Tensor:
-        start = how["cache"].length
-        logits = super().forward(tokens, **how)
-        end = start + tokens.shape[1]
-        wanted = torch.tensor(self.text[start + 1 : end + 1])
-        return (F.one_hot(wanted, 256) * 1e3).float()[None].expand_as(logits)
-
-
-TEXT = "aé b€, END of it all"  # 2 bytes and 3: 23 tokens
-
-
-@pytest.mark.parametrize(
-    ("num_drafted", "stop"),
-    [(2, []), (7, []), (1, ["END"]), (3, ["€,", "x"]), (4, [" of", "nothing"])],
-)
-def test_drafts_are_shown_as_they_are_accepted(
-    num_drafted: int, stop: list[str]
-) -> None:
-    """As plain writing would: whole letters, nothing of a stop, no pass after it."""
-    tokenizer = Bytes()
-    text = tokenizer.encode(TEXT)
-    assert len(text) == 23
-    drafter = Oracle(text, 256)
-    pieces = write_with_drafts(
-        Reciting(text),
-        tokenizer,
-        "a",
-        drafter,
-        max_new_tokens=22,
-        seed=0,
-        sampling=Sampling(temperature=0.0),
-        stop=stop,
-        num_drafted=num_drafted,
+def test_drafts_are_shown_as_they_are_accepted():
+    """As plain writing would: nothing of a stop, and no pass after it."""
+    tokenizer, model = CharTokenizer("abcdefghij"), writer(10)
+    greedy = Sampling(temperature=0.0)
+    settings = {"max_new_tokens": 23, "seed": 0, "sampling": greedy}
+    usual = "".join(piece for (piece,) in write(model, tokenizer, "a", **settings))
+    assert len({*usual}) > 3
+    # The model's own drafts are right, so each pass adds them all and one more.
+    drafter = ModelDrafter(model, probabilities=greedy.probabilities)
+    for drafted, stop in ((2, []), (7, []), (1, [usual[8:11]]), (3, [usual[9], "x"])):
+        pieces = [
+            piece
+            for (piece,) in write_with_drafts(
+                model,
+                tokenizer,
+                "a",
+                drafter,
+                stop=stop,
+                num_drafted=drafted,
+                **settings,
+            )
+        ]
+        shown = usual.partition(stop[0])[0] if stop else usual
+        assert "".join(pieces) == shown
+        read = len(shown) + sum(map(len, stop[:1]))
+        assert len(pieces) == -(-read // (drafted + 1)) + (not stop)
+        if not stop:
+            assert {*map(len, pieces[:-2])} == {drafted + 1}
+    end, shown = tokenizer.encode(usual[9]), usual.partition(usual[9])[0]
+    steps = write_with_drafts(
+        model, tokenizer, "a", drafter, end_tokens=end, num_drafted=1, **settings
     )
-    assert drafter.calls == 0  # nothing is written before it is asked for
-    (found, *_) = [each for each in stop if each in TEXT] or [""]
-    whole = TEXT[1 : TEXT.index(found)] if found else TEXT[1:]
-    read_last = TEXT[: TEXT.index(found) + len(found)] if found else TEXT
-    shown = ""
-    for number, (piece,) in enumerate(pieces, start=1):
-        shown += piece
-        assert whole.startswith(shown)
-        passed = bytes(text[: 1 + number * (num_drafted + 1)])
-        if not stop:  # all letters that are whole by then
-            assert shown == passed.decode(errors="ignore")[1:]
-    assert shown == whole
-    assert drafter.calls == -(-(len(read_last.encode()) - 1) // (num_drafted + 1))
+    pieces = [piece for (piece,) in steps]
+    assert "".join(pieces) == shown
+    assert len(pieces) == (len(shown) + 2) // 2 + 1
 
 
-# Text that comes piece by piece, with a tokenizer that drops the first space.
-
-METASPACE: dict[str, Any] = {
-    "type": "Metaspace",
-    "replacement": "▁",
-    "prepend_scheme": "always",
-    "split": True,
-}
-LLAMA: dict[str, Any] = {
-    "type": "Sequence",
-    "decoders": [
-        {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
-        {"type": "ByteFallback"},
-        {"type": "Fuse"},
-        {"type": "Strip", "content": " ", "start": 1, "stop": 0},
-    ],
-}
-
-
-def put_words(folder: Path, decoder: dict[str, Any]) -> None:
-    words = ["<unk>", "▁the", "▁cat", "▁sat", "▁on", "▁a", "▁mat"]
-    vocabulary = {word: at for at, word in enumerate(words)}
-    definition = {
-        "version": "1.0",
-        "added_tokens": [],
-        "pre_tokenizer": METASPACE,
-        "decoder": decoder,
-        "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "<unk>"},
-    }
-    torch.manual_seed(3)
-    config = GPTConfig(
-        vocab_size=7,
-        max_seq_len=9,
-        d_model=12,
-        num_heads=3,
-        num_layers=1,
-        activation="gelu_tanh",
-    )
-    weights, settings = to_gpt2(GPT(config))
-    folder.mkdir()
-    save_file(weights, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(settings))
-    (folder / "tokenizer.json").write_text(json.dumps(definition))
+def test_words_after_a_prompt_are_those_decoded_with_it():
+    """The first of them has a space before it, which it lacks alone."""
+    tokenizer, model = WordTokenizer(["the", "cat", "sat", "on"]), writer(4)
+    greedy = Sampling(temperature=0.0)
+    prompt = tokenizer.encode("the cat")
+    [ids] = generate(model, [prompt], max_new_tokens=6, sampling=greedy)
+    text = tokenizer.decode([*prompt, *ids])[len("the cat") :]
+    settings = {"max_new_tokens": 6, "seed": 0, "sampling": greedy}
+    for stop in ([], [text[3:7]]):
+        shown = text.partition(stop[0])[0] if stop else text
+        for pieces in (
+            write(model, tokenizer, "the cat", stop=stop, **settings),
+            write_with_drafts(
+                model, tokenizer, "the cat", NgramDrafter(4), stop=stop, **settings
+            ),
+        ):
+            assert "".join(piece for (piece,) in pieces) == shown
 
 
-@pytest.mark.parametrize(
-    ("decoder", "more"), [(METASPACE, ["--draft", "ngram"]), (LLAMA, [])]
-)
-def test_the_text_is_what_is_decoded_at_once(
-    decoder: dict[str, Any], more: list[str], command: Command
-) -> None:
-    put_words(Path("words"), decoder)
-    source = load_source("words", torch.device("cpu"))
-    prompt = source.tokenizer.encode("the cat")
-    [ids] = generate(
-        source.model, [prompt], max_new_tokens=6, sampling=Sampling(temperature=0.0)
-    )
-    text = source.tokenizer.decode([*prompt, *ids])
-    assert text.startswith("the cat ")
-    words = ["generate", "words", "--prompt", "the cat", "--temperature", "0", *more]
-    words += ["--max-new-tokens", "6"]
-    assert command(*words).out == text + "\n"
-    stop = text[len("the cat") :][3:7]
-    assert " " in stop
-    short = command(*words, "--stop", stop, "--json")
-    assert json.loads(short.out)["text"] == text[len("the cat") :].partition(stop)[0]
-
-
-def test_a_tokenizer_without_a_new_line_starts_with_its_first_token() -> None:
-    class Words:
-        vocab_size = 3
-
-        def encode(self, text: str) -> list[int]:
-            return [len(word) for word in text.split()]
-
-        def decode(self, ids: Iterable[int]) -> str:
-            return " ".join("x" * token for token in ids)
-
-        def to_dict(self) -> dict[str, object]:
-            return {"kind": "words"}
-
-    assert default_prompt(Words()) == ""
-    model = GPT(GPTConfig(vocab_size=3, d_model=12, num_heads=3, num_layers=1))
+def test_a_tokenizer_without_a_new_line_starts_with_its_first_token():
+    words = WordTokenizer(["x", "y"])
+    assert default_prompt(words) == "x"
+    model = GPT(GPTConfig(vocab_size=2, d_model=12, num_heads=3, num_layers=1))
     with pytest.raises(ValueError, match=r"^prompt=' ' has no tokens: the model cont"):
-        write(model, Words(), " ", max_new_tokens=1, seed=0, sampling=Sampling())
+        write(model, words, " ", max_new_tokens=1, seed=0, sampling=Sampling())

@@ -1,17 +1,12 @@
 import json
 from base64 import b64decode
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from tested_transformer.checkpoints import (
-    load_checkpoint,
-    save_checkpoint,
-    ship_model,
-)
+from tested_transformer.checkpoints import load_checkpoint, save_checkpoint, ship_model
 from tested_transformer.cli import heads as module
 from tested_transformer.data import (
     FEW_NAMES,
@@ -39,11 +34,9 @@ from tested_transformer.interpret import (
 )
 from tested_transformer.surgery import prune_heads
 
-Command = Callable[..., Any]
-
 
 @pytest.fixture
-def grammar(tiny: list[str], command: Command) -> Path:
+def grammar(tiny, command):
     """Return the folder of a small model of the grammar's stories."""
     words = ["train", *tiny, "--num-characters", "20000", "--max-seq-len", "64"]
     assert command(*words, "--sample", "0").status == 0
@@ -54,9 +47,7 @@ def near(scores: torch.Tensor) -> Any:
     return [pytest.approx(row, abs=1e-6) for row in scores.tolist()]
 
 
-def test_heads_are_scored_on_the_text_of_the_run(
-    trained_here: Path, text: Path, command: Command
-) -> None:
+def test_heads_are_scored_on_the_text_of_the_run(trained_here, text, command):
     ended = command("heads", "--json")
     assert (ended.status, ended.err) == (0, "")
     told = json.loads(ended.out)
@@ -83,9 +74,7 @@ def test_heads_are_scored_on_the_text_of_the_run(
         assert told["even"][kind] == pytest.approx(uniform_score(target))
 
 
-def test_of_the_grammar_subjects_and_names_are_known(
-    grammar: Path, command: Command
-) -> None:
+def test_of_the_grammar_subjects_and_names_are_known(grammar, command):
     words = ["heads", str(grammar), "--num-tokens", "4000", "--json"]
     told = json.loads(command(*words).out)
     stories = write_stories(4000, seed=1000)
@@ -102,7 +91,7 @@ def test_of_the_grammar_subjects_and_names_are_known(
         assert told["scores"][kind] == near(head_scores(weights, target)), kind
 
 
-def test_of_the_stories_words_are_the_tokens(tiny: list[str], command: Command) -> None:
+def test_of_the_stories_words_are_the_tokens(tiny, command):
     words = ["train", "stories", *tiny, "--num-characters", "40000"]
     ended = command(*words, "--max-seq-len", "32", "--sample", "0", "--json")
     end = json.loads(ended.out.splitlines()[-1])
@@ -125,9 +114,7 @@ def test_of_the_stories_words_are_the_tokens(tiny: list[str], command: Command) 
         assert told["scores"][kind] == near(head_scores(weights, target)), kind
 
 
-def test_a_file_of_maps_has_a_byte_for_each_weight(
-    trained: Path, text: Path, command: Command
-) -> None:
+def test_a_file_of_maps_has_a_byte_for_each_weight(trained, text, command):
     words = ["heads", str(trained), str(text), "--out", "maps.json"]
     ended = command(*words, "--show", "5")
     assert ended.out.splitlines()[-1].startswith("maps.json: ")
@@ -151,26 +138,20 @@ def test_a_file_of_maps_has_a_byte_for_each_weight(
     assert len(json.loads(Path("maps.json").read_text("utf-8"))["tokens"]) == 7
 
 
-def test_a_file_of_maps_is_written_whole_or_not_at_all(
-    trained: Path, text: Path, refused: Callable[..., str]
-) -> None:
+def test_a_file_of_maps_is_written_whole_or_not_at_all(trained, text, refused):
     Path("maps.json").mkdir()
     refused("heads", str(trained), str(text), "--out", "maps.json")
-    assert [*Path("maps.json").iterdir()] == [*Path().glob(".unfinished*")] == []
+    assert [*Path("maps.json").iterdir()] == [*Path().glob(".maps*")] == []
 
 
-def test_tokens_before_a_text_are_in_its_maps(
-    trained: Path, text: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tokens_before_a_text_are_in_its_maps(trained, text, command, monkeypatch):
     monkeypatch.setattr(CharTokenizer, "opening", (0,), raising=False)
     command("heads", str(trained), str(text), "--out", "maps.json", "--show", "3")
     told = json.loads(Path("maps.json").read_text("utf-8"))
     assert told["tokens"] == ["\n", *text.read_text()[:2]]
 
 
-def test_few_windows_at_a_time_give_the_same(
-    trained: Path, text: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_windows_at_a_time_give_the_same(trained, text, command, monkeypatch):
     words = ["heads", str(trained), str(text), "--json"]
     whole = json.loads(command(*words).out)["scores"]
     monkeypatch.setattr(module, "_WEIGHTS", 1)
@@ -179,9 +160,7 @@ def test_few_windows_at_a_time_give_the_same(
         assert pieces[kind] == near(torch.tensor(scores)), kind
 
 
-def test_layers_may_differ_in_their_heads(
-    trained: Path, text: Path, command: Command
-) -> None:
+def test_layers_may_differ_in_their_heads(trained, text, command):
     found = load_checkpoint(trained)
     small = prune_heads(found.model(), [(1, 0)])
     state = small.state_dict()
@@ -194,9 +173,7 @@ def test_layers_may_differ_in_their_heads(
     assert [row.split()[0] for row in rows[2:7]] == ["0.0", "0.1", "0.2", "1.0", "1.1"]
 
 
-def test_people_read_a_row_for_each_head(
-    trained: Path, text: Path, command: Command
-) -> None:
+def test_people_read_a_row_for_each_head(trained, text, command):
     words = ["heads", str(trained), str(text)]
     told = json.loads(command(*words, "--json").out)
     lines = command(*words).out.splitlines()
@@ -213,15 +190,13 @@ def test_people_read_a_row_for_each_head(
     assert lines[-1].startswith("* the best score in a column;")
 
 
-def test_a_kind_without_a_target_is_left_out(trained: Path, command: Command) -> None:
+def test_a_kind_without_a_target_is_left_out(trained, command):
     Path("word.txt").write_text("question" * 9)
     told = json.loads(command("heads", "runs/play", "word.txt", "--json").out)
     assert list(told["scores"]) == ["previous", "first", "induction"]
 
 
-def test_a_model_of_others_has_no_text(
-    trained: Path, text: Path, command: Command, refused: Callable[..., str]
-) -> None:
+def test_a_model_of_others_has_no_text(trained, text, command, refused):
     found = load_checkpoint(trained)
     card = {"tokenizer": found.settings["tokenizer"]}
     ship_model("given", found.model(), card)
@@ -229,9 +204,7 @@ def test_a_model_of_others_has_no_text(
     assert command("heads", "given", str(text)).status == 0
 
 
-def test_what_does_not_fit_is_refused(
-    trained: Path, text: Path, refused: Callable[..., str]
-) -> None:
+def test_what_does_not_fit_is_refused(trained, text, refused):
     for words, message in (
         ("--seq-len 1", "seq_len=1 must lie between 2 and the model's max_seq_len=7"),
         ("--num-tokens 0", "num_tokens=0 must be at least 1"),

@@ -1,19 +1,13 @@
 import json
-from collections.abc import Callable
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any
 
-import pytest
 import torch
 
 from tested_transformer.checkpoints import load_checkpoint
 from tested_transformer.cli import info as module
 
-Command = Callable[..., Any]
 
-
-def test_a_machine_says_what_it_offers(command: Command) -> None:
+def test_a_machine_says_what_it_offers(command):
     told = json.loads(command("info", "--json").out)
     assert told["torch"] == torch.__version__
     assert told["would_train_on"] in told["devices"] or told["would_train_on"] == "cuda"
@@ -25,26 +19,20 @@ def test_a_machine_says_what_it_offers(command: Command) -> None:
     assert any(line.split() == ["torch", torch.__version__] for line in lines)
 
 
-def test_packages_are_listed_where_they_are(
-    command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packages_are_listed_where_they_are(command, monkeypatch):
     monkeypatch.setattr(module, "_PACKAGES", ("rich", "no_such_package"))
     told = json.loads(command("info", "--json").out)["packages"]
     assert told == {"rich": version("rich")}
 
 
-def test_older_releases_of_pytorch_cannot_list_instructions(
-    command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_older_releases_of_pytorch_cannot_list_instructions(command, monkeypatch):
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
     monkeypatch.setattr(module.training, "choose_precision", lambda _: "fp32")
     told = json.loads(command("info", "--json").out)["instructions"]
     assert told == torch.backends.cpu.get_cpu_capability()
 
 
-def test_a_run_says_what_it_is(
-    trained_here: Path, text: Path, command: Command
-) -> None:
+def test_a_run_says_what_it_is(trained_here, text, command):
     told = json.loads(command("info", str(trained_here), "--json").out)
     model = load_checkpoint(trained_here).model()
     assert told["parameters"] == told["active"] == model.num_parameters()
@@ -58,7 +46,7 @@ def test_a_run_says_what_it_is(
     assert "d_model 12, num_heads 3, num_layers 2, attention softmax" in shown
 
 
-def test_a_run_that_only_began_has_no_loss(trained: Path, command: Command) -> None:
+def test_a_run_that_only_began_has_no_loss(trained, command):
     from tested_transformer.checkpoints import save_checkpoint
 
     found = load_checkpoint(trained)
@@ -67,5 +55,5 @@ def test_a_run_that_only_began_has_no_loss(trained: Path, command: Command) -> N
     assert {"step", "loss", "text", "tokenizer"} & told.keys() == set()
 
 
-def test_no_run_is_one_error(refused: Callable[..., str]) -> None:
+def test_no_run_is_one_error(refused):
     assert refused("info", "nowhere") == "there is no folder 'nowhere'"

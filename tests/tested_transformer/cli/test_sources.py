@@ -1,14 +1,12 @@
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from tests.tested_transformer.checkpoints.folders import put
 
 from tested_transformer.checkpoints import (
     CheckpointError,
@@ -38,18 +36,13 @@ def put_gpt2(folder: Path) -> GPT:
             activation="gelu_tanh",
         )
     )
-    folder.mkdir()
-    weights, settings = to_gpt2(model)
-    save_file(weights, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(settings))
+    put(folder, *to_gpt2(model))
     definition = tokenizer.to_dict()["tokenizer"]
     (folder / "tokenizer.json").write_text(json.dumps(definition))
     return model
 
 
-def test_the_latest_run_is_the_default(
-    text: Path, tiny: list[str], command: Callable[..., Any]
-) -> None:
+def test_the_latest_run_is_the_default(text, tiny, command):
     with pytest.raises(
         CheckpointError, match=r"^there is no run in runs: name a folder"
     ):
@@ -63,14 +56,14 @@ def test_the_latest_run_is_the_default(
     assert find_checkpoint("runs/one", training=True).training is not None
 
 
-def test_a_run_has_its_tokenizer(trained: Path) -> None:
+def test_a_run_has_its_tokenizer(trained):
     source = load_source("runs/play", CPU)
     assert source.tokenizer.decode(source.tokenizer.encode("to be")) == "to be"
     assert (Path(source.name), source.model.training) == (Path("runs/play"), False)
     assert source.about == load_checkpoint("runs/play").settings
 
 
-def test_a_model_with_a_card_is_read() -> None:
+def test_a_model_with_a_card_is_read():
     tokenizer = bpe_tokenizer("to be, or not to be " * 5, 260)
     config = GPTConfig(vocab_size=260, d_model=12, num_heads=3, num_layers=1)
     card = {"tokenizer": tokenizer.to_dict(), "text": {"name": "play"}}
@@ -88,13 +81,11 @@ def test_a_model_with_a_card_is_read() -> None:
 @pytest.mark.parametrize(
     ("name", "asked"), [("gpt2", "gpt2"), ("hub:some/tiny", "some/tiny")]
 )
-def test_models_on_the_hub_go_by_name(
-    name: str, asked: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_on_the_hub_go_by_name(name, asked, monkeypatch):
     model = put_gpt2(Path("kept"))
     seen: list[object] = []
 
-    def fetch(name: str, file: str, *, revision: str | None) -> Path | None:
+    def fetch(name, file, *, revision):
         seen.append((name, file, revision))
         path = Path("kept") / file
         return path if path.is_file() else None
@@ -107,12 +98,10 @@ def test_models_on_the_hub_go_by_name(
     assert (source.name, seen) == (asked, [(asked, file, None) for file in files])
 
 
-def test_a_model_in_the_cache_needs_no_network_for_what_it_may_lack(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_model_in_the_cache_needs_no_network_for_what_it_may_lack(monkeypatch):
     put_gpt2(Path("kept"))
 
-    def fetch(name: str, file: str, *, revision: str | None) -> Path | None:
+    def fetch(name, file, *, revision):
         if file == "generation_config.json":
             raise ConnectionError
         return Path("kept") / file
@@ -123,21 +112,19 @@ def test_a_model_in_the_cache_needs_no_network_for_what_it_may_lack(
     assert load_source("gpt2", CPU).end_tokens == [5]
 
 
-def test_a_folder_that_is_not_there_is_not_looked_for_on_the_hub() -> None:
+def test_a_folder_that_is_not_there_is_not_looked_for_on_the_hub():
     with pytest.raises(CheckpointError) as error:
         load_source("runs/plya", CPU)
     assert str(error.value).startswith("there is no folder 'runs/plya'; a model on t")
 
 
-def test_a_text_that_is_not_known_is_named() -> None:
+def test_a_text_that_is_not_known_is_named():
     for about in ({}, {"text": None}, {"text": {}}, {"text": "play.txt"}):
         with pytest.raises(ValueError, match=r"^alone has no text of its own: pass a"):
             load_text(about, "alone")
 
 
-def test_gpt2_is_read_as_it_is_published_by_every_command(
-    text: Path, command: Callable[..., Any]
-) -> None:
+def test_gpt2_is_read_as_it_is_published_by_every_command(text, command):
     model = put_gpt2(Path("tiny"))
     source = load_source("tiny", CPU)
     assert source.tokenizer.decode(source.tokenizer.encode("to be")) == "to be"
@@ -149,7 +136,7 @@ def test_gpt2_is_read_as_it_is_published_by_every_command(
         assert command(*words, *more).status == 0
 
 
-def test_the_tokenizer_of_the_folder_serves_any_model() -> None:
+def test_the_tokenizer_of_the_folder_serves_any_model():
     put_gpt2(Path("tiny"))
     model = GPT(GPTConfig(vocab_size=260, d_model=12, num_heads=3, num_layers=1))
     for file in ("config.json", "model.safetensors"):
@@ -159,7 +146,7 @@ def test_the_tokenizer_of_the_folder_serves_any_model() -> None:
     assert tokenizer.decode(tokenizer.encode("to be")) == "to be"
 
 
-def test_a_tokenizer_that_does_not_fit_is_refused() -> None:
+def test_a_tokenizer_that_does_not_fit_is_refused():
     put_gpt2(Path("tiny"))
     tokenizer = bpe_tokenizer("to be, or not to be " * 5, 263)
     definition = tokenizer.to_dict()["tokenizer"]
@@ -172,7 +159,7 @@ def test_a_tokenizer_that_does_not_fit_is_refused() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="paths are written in another way there")
-def test_what_is_no_model_says_what_to_type(trained: Path) -> None:
+def test_what_is_no_model_says_what_to_type(trained):
     Path("nano").mkdir()
     Path("nano/ckpt.pt").touch()
     file = "runs/play/checkpoint.json"
@@ -195,9 +182,7 @@ def test_what_is_no_model_says_what_to_type(trained: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no pipes in folders")
-def test_a_run_from_a_pipe_asks_for_its_text(
-    text: Path, tiny: list[str], command: Callable[..., Any]
-) -> None:
+def test_a_run_from_a_pipe_asks_for_its_text(text, tiny, command):
     os.mkfifo("pipe")
     writer = Thread(target=Path("pipe").write_text, args=(text.read_text(),))
     writer.start()
@@ -209,7 +194,7 @@ def test_a_run_from_a_pipe_asks_for_its_text(
     assert len(load_text(about, "runs/pipe", str(text)).tokens) == len(text.read_text())
 
 
-def test_a_text_that_is_gone_is_named(trained_here: Path, text: Path) -> None:
+def test_a_text_that_is_gone_is_named(trained_here, text):
     about = load_checkpoint(trained_here).settings
     text.rename("moved.txt")
     with pytest.raises(ValueError, match=r"play was trained on .*: pass the path of"):

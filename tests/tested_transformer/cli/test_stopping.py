@@ -9,9 +9,7 @@ from tested_transformer.cli.stopping import StopRequest
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )
-def test_a_signal_asks_to_stop(
-    number: signal.Signals, status: int, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_signal_asks_to_stop(number, status, capfd):
     before = signal.getsignal(number)
     with StopRequest() as stop:
         assert (stop(), stop.status) == (False, 0)
@@ -21,9 +19,7 @@ def test_a_signal_asks_to_stop(
     assert "finishing the step" in capfd.readouterr().err
 
 
-def test_under_torchrun_a_second_signal_changes_nothing(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_under_torchrun_a_second_signal_changes_nothing(capfd):
     with StopRequest(repeats=False) as stop:
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGINT)
@@ -31,7 +27,7 @@ def test_under_torchrun_a_second_signal_changes_nothing(
     assert capfd.readouterr().err.count("finishing the step") == 1
 
 
-def test_the_second_signal_leaves_at_once() -> None:
+def test_the_second_signal_leaves_at_once():
     # A shell that starts a job in the background lets it ignore SIGINT.
     inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     before = signal.getsignal(signal.SIGTERM)
@@ -44,10 +40,10 @@ def test_the_second_signal_leaves_at_once() -> None:
     signal.signal(signal.SIGINT, inherited)
 
 
-def test_outside_the_main_thread_it_only_never_stops() -> None:
+def test_outside_the_main_thread_it_only_never_stops():
     seen: list[bool] = []
 
-    def use() -> None:
+    def use():
         with StopRequest() as stop:
             seen.append(stop())
 

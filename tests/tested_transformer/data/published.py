@@ -1,7 +1,11 @@
-"""Tokenizers of the two kinds that today's models are published with, but small."""
+"""Tokenizers of the two kinds that today's models are published with, and models."""
 
 import json
+from pathlib import Path
+from typing import Any
 
+import torch
+import transformers
 from tokenizers import (
     Regex,
     Tokenizer,
@@ -13,7 +17,7 @@ from tokenizers import (
     trainers,
 )
 
-__all__ = ["LLAMA2", "LLAMA3", "TEXT"]
+__all__ = ["FAMILIES", "LLAMA2", "LLAMA3", "TEXT", "put"]
 
 TEXT = "The cat sat on the mat. Größer, süß 😀!\n  don't  stop at 123456 \n\n" * 3
 _WORDS = (
@@ -76,3 +80,35 @@ def _llama2() -> str:
 
 
 LLAMA3, LLAMA2 = _llama3(), _llama2()
+SIZES = {
+    # More tokens than the tokenizer has, as if padded to a multiple of 64.
+    "vocab_size": 384,
+    "hidden_size": 16,
+    "intermediate_size": 20,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+    "max_position_embeddings": 131072,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+}
+FAMILIES: dict[str, tuple[Any, str]] = {
+    "llama": (transformers.LlamaConfig, LLAMA3),
+    "gemma2": (transformers.Gemma2Config, LLAMA2),
+}
+
+
+def put(family: str, folder: Path, **changes: Any) -> Any:
+    """Make a tiny model with its tokenizer, as it is published."""
+    kind, tokenizer = FAMILIES[family]
+    torch.manual_seed(3)
+    model = transformers.AutoModelForCausalLM.from_config(kind(**SIZES | changes))
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, std=0.5)
+    model.eval().save_pretrained(folder)
+    (folder / "tokenizer.json").write_text(tokenizer)
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return model

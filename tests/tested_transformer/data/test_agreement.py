@@ -1,8 +1,12 @@
-"""What the stories say of themselves, against sentences that are read by hand."""
+"""What the stories say of themselves, by letters and by words, and a text by hand."""
 
+import re
+
+import pytest
 import torch
 
-from tested_transformer.data import (
+from tested_transformer.data.stories import (
+    FEW_NAMES,
     Stories,
     Word,
     agreements,
@@ -10,22 +14,33 @@ from tested_transformer.data import (
     subject_target,
     write_stories,
 )
+from tested_transformer.data.story_words import (
+    WordAgreement,
+    is_sentence,
+    token_places,
+    verb_forms,
+    word_agreements,
+    word_name_target,
+    word_subject_target,
+)
+from tested_transformer.data.tokenizers import WordTokenizer
 
-#       0         1         2         3         4
-#       01234567890123456789012345678901234567890123456789
-TEXT = "The cats that Kobo sees are big. Kobo says well.\n"
+#       0         1         2         3          4
+#       01234567890123456789012345678901 23456789012345678
+TEXT = "The cats that Nilo sees are big.\nNilo says well.\n"
+#       0   1    2    3    4    5   6  7 8   9    10  11 12
 STORIES = Stories(
     TEXT,
     (
         Word("The", 0, "determiner"),
         Word("cats", 4, "noun"),
         Word("that", 9, "link"),
-        Word("Kobo", 14, "name"),
+        Word("Nilo", 14, "name"),
         Word("sees", 19, "verb", subject=3),
         Word("are", 24, "verb", subject=1),
         Word("big", 28, "adjective"),
         Word(".", 31, "mark"),
-        Word("Kobo", 33, "name", refers_to=3),
+        Word("Nilo", 33, "name", refers_to=3),
         Word("says", 38, "verb", subject=8),
         Word("well", 43, "adverb"),
         Word(".", 47, "mark"),
@@ -34,13 +49,13 @@ STORIES = Stories(
 )
 
 
-def test_a_verb_shows_its_number_where_the_forms_part() -> None:
+def test_a_verb_shows_its_number_where_the_forms_part():
     found = list(agreements(STORIES))
     told = [
         (TEXT[: each.at + 1].split()[-1], TEXT[each.subject : each.end])
         for each in found
     ]
-    assert told == [("see", "Kobo"), ("sees", "cats"), ("say", "Kobo")]
+    assert told == [("see", "Nilo"), ("sees", "cats"), ("say", "Nilo")]
     assert [(each.right, each.wrong) for each in found] == [
         ("s", " ,."),
         ("a", "i"),
@@ -49,7 +64,7 @@ def test_a_verb_shows_its_number_where_the_forms_part() -> None:
     assert [TEXT[each.at] for each in found] == ["e", " ", "y"]
 
 
-def test_the_right_character_comes_next_in_real_stories() -> None:
+def test_the_right_character_comes_next_in_real_stories():
     stories = write_stories(4000, seed=3)
     found = list(agreements(stories))
     assert len(found) > 100
@@ -60,7 +75,7 @@ def test_the_right_character_comes_next_in_real_stories() -> None:
         assert stories.text[each.end] in " ,."
 
 
-def test_a_subject_is_marked_with_the_character_after_it() -> None:
+def test_a_subject_is_marked_with_the_character_after_it():
     found = list(agreements(STORIES))
     target = subject_target(found, [0, 10], 30)
     assert target.shape == (2, 30, 30)
@@ -72,7 +87,7 @@ def test_a_subject_is_marked_with_the_character_after_it() -> None:
     assert marked == [*first, *second, *((1, 11, key) for key in range(4, 9))]
 
 
-def test_a_name_is_copied_letter_by_letter() -> None:
+def test_a_name_is_copied_letter_by_letter():
     for letter in range(4):
         target = name_target(STORIES, [0, 12, 15], 30, letter=letter)
         wanted = [(1, 33 + letter - 1 - 12, 14 + letter - 12)]
@@ -80,3 +95,101 @@ def test_a_name_is_copied_letter_by_letter() -> None:
             wanted.append((2, 33 + letter - 1 - 15, 14 + letter - 15))
         assert target.nonzero().tolist() == [list(each) for each in wanted]
     assert not name_target(STORIES, [0], 20, letter=2).any()
+
+
+# Word by word.
+
+
+def words_of(text: str) -> list[str]:
+    return re.findall(r"\w+|[.,]", text)
+
+
+def test_a_line_feed_is_a_token_between_stories():
+    assert token_places(STORIES) == [*range(8), 9, 10, 11, 12]
+
+
+def test_places_are_those_of_the_tokenizer():
+    told = write_stories(3_000, seed=5, names=FEW_NAMES)
+    tokenizer = WordTokenizer.from_text(told.text)
+    ids = tokenizer.encode(told.text)
+    found = [tokenizer.vocabulary[ids[place]] for place in token_places(told)]
+    assert found == [word.text for word in told.words]
+
+
+def test_a_verb_is_foretold_from_the_word_before():
+    assert [*word_agreements(STORIES)] == [
+        WordAgreement(at=3, subject=3, singular=True, distractors=0),
+        WordAgreement(at=4, subject=1, singular=False, distractors=1),
+        WordAgreement(at=9, subject=9, singular=True, distractors=0),
+    ]
+
+
+def test_verbs_of_real_stories_have_the_number_that_is_said():
+    told = write_stories(20_000, seed=6, names=FEW_NAMES)
+    places = dict(zip(token_places(told), told.words, strict=True))
+    found = [*word_agreements(told)]
+    assert len(found) > 500
+    for each in found:
+        verb = places[each.at + 1]
+        assert verb.kind == "verb"
+        assert verb.text in verb_forms("singular" if each.singular else "plural")
+        assert places[each.subject].kind in ("noun", "name", "pronoun")
+    assert {each.distractors for each in found} >= {0, 1, 2}
+    with pytest.raises(ValueError, match=r"^number='one' must be 'singular' or"):
+        verb_forms("one")
+
+
+def test_a_subject_is_marked():
+    target = word_subject_target([*word_agreements(STORIES)], [0, 2], 6)
+    assert target.nonzero().tolist() == [[0, 3, 3], [0, 4, 1], [1, 1, 1]]
+    assert (target.dtype, target.shape) == (torch.bool, (2, 6, 6))
+
+
+def test_names_are_marked_within_their_story():
+    told = write_stories(4_000, seed=7, names=FEW_NAMES)
+    words = dict(zip(token_places(told), told.words, strict=True))
+    length = max(words) + 2
+    (target,) = word_name_target(told, [0], length)
+    pairs = target.nonzero().tolist()
+    assert len(pairs) > 100
+    for query, key in pairs:
+        new, old = words[query + 1], words[key]
+        assert new.kind == old.kind == "name"
+        assert key < query
+        assert "\n" not in told.text[old.start : new.start]
+    # The second story does not look back at the name of the first.
+    assert not word_name_target(STORIES, [0], 13).any()
+
+
+def test_a_sentence_is_what_the_grammar_can_write():
+    for sentence in (
+        "Rika is a small wolf.",
+        "The dogs that Nilo sees sleep.",
+        "The dog that the cats see sleeps and eats well.",
+        "When Tomo sleeps, it runs.",
+    ):
+        assert is_sentence(words_of(sentence)), sentence
+    for sentence in (
+        "Rika is a small wolves.",
+        "The dogs that Nilo sees sleeps.",
+        "When Tomo sleeps, they runs.",
+        "the dogs sleep.",
+        "The dogs sleep",
+        "The dogs sleep. The dogs sleep.",
+        "Dogs sleep.",
+        "",
+    ):
+        assert not is_sentence(words_of(sentence)), sentence
+
+
+def test_every_sentence_of_the_stories_is_one_and_hardly_any_other():
+    told = write_stories(20_000, seed=8, names=FEW_NAMES).text
+    sentences = [words_of(each) for each in re.findall(r"[^.\n]+\.", told)]
+    assert len(sentences) > 200
+    assert all(map(is_sentence, sentences))
+    swapped = [[*s[:-3], s[-2], s[-3], "."] for s in sentences if len(s) > 4]
+    assert sum(map(is_sentence, swapped)) < len(swapped) / 50
+    known = write_stories(500, seed=9).text
+    first = words_of(known.partition(".")[0] + ".")
+    assert not is_sentence(first)
+    assert is_sentence(first, names=(first[0],))

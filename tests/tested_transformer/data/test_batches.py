@@ -52,7 +52,7 @@ def test_a_split_with_an_empty_part_is_refused():
 @given(
     num_tokens=st.integers(2, 200), seq_len=st.integers(1, 40), seed=st.integers(0, 99)
 )
-def test_windows_of_an_epoch_lie_side_by_side(num_tokens: int, seq_len: int, seed: int):
+def test_windows_of_an_epoch_lie_side_by_side(num_tokens, seq_len, seed):
     seq_len = min(seq_len, num_tokens - 1)
     inputs = epoch(
         torch.arange(num_tokens), 3, batch_size=1, seq_len=seq_len, seed=seed
@@ -114,7 +114,7 @@ def test_a_batch_goes_on_into_the_next_epoch():
 def test_a_batch_depends_on_its_arguments_alone():
     tokens = torch.arange(500)
 
-    def at(step: int, seed: int = 2) -> list[list[int]]:
+    def at(step, seed=2):
         return batch_at(tokens, step=step, batch_size=4, seq_len=9, seed=seed)[
             0
         ].tolist()
@@ -135,9 +135,7 @@ def test_a_batch_depends_on_its_arguments_alone():
     world_size=st.integers(1, 5),
     seed=st.integers(0, 9),
 )
-def test_the_processes_share_the_batch_that_one_would_see(
-    step: int, rows: int, world_size: int, seed: int
-):
+def test_the_processes_share_the_batch_that_one_would_see(step, rows, world_size, seed):
     tokens = torch.arange(200).to(torch.uint8)
     batch_size = rows * world_size
     settings = {"step": step, "batch_size": batch_size, "seq_len": 7, "seed": seed}
@@ -175,11 +173,11 @@ def test_what_makes_no_batch_is_named():
         ({"seq_len": 11}, "11 tokens are too few for seq_len=11: at least 12 are "),
         ({"seq_len": 0}, "seq_len=0 must be positive"),
         ({"step": -1}, "step=-1 must not be negative"),
-        ({"batch_size": 0}, "batch_size=0 and world_size=1 must be positive"),
-        ({"world_size": 0}, "batch_size=6 and world_size=0 must be positive"),
+        ({"batch_size": 0}, "batch_size=0 must be positive"),
+        ({"world_size": 0}, "world_size=0 must be positive"),
         ({"world_size": 4}, "batch_size=6 must be divisible by world_size=4"),
         ({"world_size": 3, "rank": 3}, "rank=3 must lie between 0 and world_size - 1"),
-        ({"rank": -1}, "rank=-1 must lie between 0 and world_size - 1 = 0"),
+        ({"rank": -1}, "rank=-1 must lie between 0 and world_size - 1=0"),
     ):
         with pytest.raises(ValueError, match=f"^{message}"):
             batch_at(torch.arange(11), **usual | settings)

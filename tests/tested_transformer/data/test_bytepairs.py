@@ -3,8 +3,6 @@ import json
 import random
 import signal
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from threading import Event
 
 import pytest
@@ -22,7 +20,7 @@ TEXT = "the cat that the dog sees\nthe dog that the cat sees\n" * 3
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> BytePairTokenizer:
+def tokenizer():
     return bpe_tokenizer(TEXT, 270)
 
 
@@ -48,37 +46,31 @@ def test_no_more_tokens_than_there_are_pairs_that_come_twice():
 
 
 @given(text=st.text())
-def test_whatever_is_encoded_is_decoded(tokenizer: BytePairTokenizer, text: str):
+def test_whatever_is_encoded_is_decoded(tokenizer, text):
     ids = tokenizer.encode(text)
     assert len(ids) <= len(text.encode())
     assert tokenizer.decode(iter(ids)) == text
 
 
-def test_it_survives_json_and_files(tokenizer: BytePairTokenizer, tmp_path: Path):
+def test_it_survives_json_and_files(tokenizer, tmp_path):
     data = json.loads(json.dumps(tokenizer.to_dict()))
     assert data["kind"] == "byte pairs"
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(data["tokenizer"]), "utf-8")
-    for again in (
-        tokenizer_from_dict(data),
-        BytePairTokenizer.from_file(path),
-    ):
+    for again in (tokenizer_from_dict(data), BytePairTokenizer.from_file(path)):
         assert again.vocab_size == 270
         assert again.encode(TEXT + "né") == tokenizer.encode(TEXT + "né")
 
 
-def test_ids_beyond_the_vocabulary_are_named(tokenizer: BytePairTokenizer):
+def test_ids_beyond_the_vocabulary_are_named(tokenizer):
     message = "^token id 270 must lie between 0 and 269$"
     with pytest.raises(ValueError, match=message):
         tokenizer.decode([5, 270])
 
 
-def test_without_the_package_its_extra_is_named(monkeypatch: pytest.MonkeyPatch):
+def test_without_the_package_its_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    for make in (
-        lambda: bpe_tokenizer("abc", 300),
-        lambda: BytePairTokenizer("{}"),
-    ):
+    for make in (lambda: bpe_tokenizer("abc", 300), lambda: BytePairTokenizer("{}")):
         with pytest.raises(
             ImportError,
             match=r"^byte pairs need the package tokenizers: "
@@ -138,7 +130,7 @@ def test_a_text_without_words_is_decoded_as_it_was():
         assert tokenizer.decode(ids) == text
 
 
-def test_only_so_much_of_a_text_is_learned_from(monkeypatch: pytest.MonkeyPatch):
+def test_only_so_much_of_a_text_is_learned_from(monkeypatch):
     monkeypatch.setattr(module, "_LEARNED", 700)
     pieces = [DNA[:300] + "\n", DNA[300:650] + "\n", DNA[650:], DNA]
     expected = bpe_tokenizer("".join(pieces)[:700], 290).to_dict()
@@ -155,7 +147,7 @@ def test_a_text_without_spaces_is_cut_to_fit_in_memory():
 
 
 @pytest.fixture
-def _ctrl_c() -> Iterator[None]:
+def _ctrl_c():
     """Obey it even in a background job of a shell, which ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
@@ -166,7 +158,7 @@ def _ctrl_c() -> Iterator[None]:
 def test_ctrl_c_is_obeyed_while_pairs_are_learned():
     interrupted = Event()
 
-    def pieces() -> Iterator[str]:
+    def pieces():
         _thread.interrupt_main()
         while not interrupted.wait(0.01):
             yield "the cat sees the dog\n" * 100
@@ -177,7 +169,7 @@ def test_ctrl_c_is_obeyed_while_pairs_are_learned():
 
 
 def test_an_error_in_the_text_arrives():
-    def broken() -> Iterator[str]:
+    def broken():
         yield "the cat\n"
         raise ConnectionError("the disk is gone")
 
@@ -185,15 +177,13 @@ def test_an_error_in_the_text_arrives():
         bpe_tokenizer(broken(), 300)
 
 
-def test_half_a_surrogate_pair_is_named(tokenizer: BytePairTokenizer):
+def test_half_a_surrogate_pair_is_named(tokenizer):
     message = r"^'\\udce9' \(at position 3\) is not a character: .* must be UTF-8$"
     with pytest.raises(ValueError, match=message):
         tokenizer.encode("caf\udce9")
 
 
-def test_special_tokens_are_encoded_and_their_ids_may_leave_gaps(
-    tokenizer: BytePairTokenizer,
-):
+def test_special_tokens_are_encoded_and_their_ids_may_leave_gaps(tokenizer):
     definition = tokenizer.definition
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     token = {"id": 300, "content": "<|end|>", "special": True}

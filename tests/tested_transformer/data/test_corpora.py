@@ -5,7 +5,6 @@ import socket
 import sys
 import sysconfig
 import urllib.request
-from collections.abc import Iterator
 from http.client import IncompleteRead
 from pathlib import Path
 from threading import Thread
@@ -35,7 +34,7 @@ class Server:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+def server(monkeypatch):
     server = Server()
     monkeypatch.setattr(urllib.request, "urlopen", server.open)
     digest = hashlib.sha256(PLAY).hexdigest()
@@ -54,10 +53,10 @@ def test_stories_are_written_on_the_spot_and_know_their_entropy():
         )
 
 
-def test_grammar_has_a_million_characters_by_default(monkeypatch: pytest.MonkeyPatch):
+def test_grammar_has_a_million_characters_by_default(monkeypatch):
     asked: list[int] = []
 
-    def write(num_characters: int, *, seed: int):
+    def write(num_characters, *, seed):
         asked.append(num_characters)
         return write_stories(1, seed=seed)
 
@@ -83,7 +82,7 @@ def test_stdlib_is_the_source_text_of_this_python():
 
 
 def test_stdlib_leaves_out_what_is_not_ascii_or_not_of_python_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path, monkeypatch
 ):
     written = {
         "b.py": b"b = 1\r\n",
@@ -104,7 +103,7 @@ def test_stdlib_leaves_out_what_is_not_ascii_or_not_of_python_itself(
         load_corpus("stdlib")
 
 
-def test_any_text_file_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_any_text_file_by_its_path(tmp_path, monkeypatch):
     (tmp_path / "names").write_bytes(b"\xef\xbb\xbfema\r\nzo\xc3\xab\rida\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -117,7 +116,7 @@ def test_any_text_file_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert load_corpus("~/names").origin == str(tmp_path / "names")
 
 
-def test_a_text_is_fetched_once_and_kept(tmp_path: Path, server: Server):
+def test_a_text_is_fetched_once_and_kept(tmp_path, server):
     folder = tmp_path / "not" / "there yet"
     first = load_corpus("shakespeare", cache_folder=folder)
     assert first.text.encode() == PLAY
@@ -128,9 +127,7 @@ def test_a_text_is_fetched_once_and_kept(tmp_path: Path, server: Server):
     assert server.asked == ["https://example.org/play.txt"]
 
 
-def test_texts_are_kept_in_the_cache_of_the_user(
-    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
-):
+def test_texts_are_kept_in_the_cache_of_the_user(tmp_path, server, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("HOME", str(tmp_path))
     load_corpus("shakespeare")
@@ -140,7 +137,7 @@ def test_texts_are_kept_in_the_cache_of_the_user(
     assert (tmp_path / ".cache" / "tested-transformer" / "play.txt").exists()
 
 
-def test_another_text_than_the_expected_one_is_refused(tmp_path: Path, server: Server):
+def test_another_text_than_the_expected_one_is_refused(tmp_path, server):
     server.data = PLAY[:-1]
     shown = [hashlib.sha256(data).hexdigest()[:12] for data in (PLAY[:-1], PLAY)]
     with pytest.raises(
@@ -155,14 +152,12 @@ def test_another_text_than_the_expected_one_is_refused(tmp_path: Path, server: S
         load_corpus("shakespeare", cache_folder=tmp_path)
 
 
-def test_a_connection_that_fails_or_breaks_off_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_connection_that_fails_or_breaks_off_leaves_nothing(tmp_path, monkeypatch):
     class BreaksOff(io.BytesIO):
-        def read(self, *args: int) -> bytes:
+        def read(self, *args):
             raise IncompleteRead(PLAY[:5], 50)
 
-    def nobody(address: str, timeout: float) -> None:
+    def nobody(address, timeout):
         raise URLError(socket.gaierror(-2, "Name or service not known"))
 
     for answer, name, address in (
@@ -178,13 +173,9 @@ def test_a_connection_that_fails_or_breaks_off_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_text_is_named(tmp_path: Path):
+def test_what_is_no_text_is_named(tmp_path):
     for name, error, message in (
-        (
-            "shakespear",
-            FileNotFoundError,
-            "there is no file 'shakespear', and no corp",
-        ),
+        ("shakespear", FileNotFoundError, "there is no file 'shakespear', and no corp"),
         ("~nobody-at-all/x", FileNotFoundError, "there is no file '~nobody-at-all/x'"),
         (tmp_path, IsADirectoryError, f"'{tmp_path}' is a folder, not a text file"),
     ):
@@ -207,7 +198,7 @@ def test_what_is_no_text_is_named(tmp_path: Path):
 
 
 @pytest.fixture
-def pipe(tmp_path: Path) -> Iterator[Path]:
+def pipe(tmp_path):
     """Return a pipe that a text is written to once."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
@@ -219,7 +210,7 @@ def pipe(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no pipes in folders")
 @pytest.mark.parametrize("limit", [None, 4])
-def test_a_pipe_is_read_once(pipe: Path, limit: int | None) -> None:
+def test_a_pipe_is_read_once(pipe, limit):
     found = load_tokens(pipe, tokenizer="characters", num_characters=limit)
     text = found.tokenizer.decode(found.tokens.tolist())
     assert text == ("caf\u00e9 au lait " * 9)[:limit]
@@ -227,7 +218,7 @@ def test_a_pipe_is_read_once(pipe: Path, limit: int | None) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no such devices")
-def test_a_device_is_no_text() -> None:
+def test_a_device_is_no_text():
     for name in ("/dev/null", "/dev/zero"):
         message = f"^'{name}' is a device, not a text file"
         for load in (load_corpus, load_tokens):

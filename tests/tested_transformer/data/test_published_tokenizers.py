@@ -1,7 +1,6 @@
 """Files like those of Llama 3 and Llama 2: what is encoded, decoded and put before."""
 
 import json
-from pathlib import Path
 
 import pytest
 import transformers
@@ -23,7 +22,7 @@ TEXTS = st.text([*TEXT, *"猫é<>|s/"])
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_prompts_are_those_of_transformers(name: str, tmp_path: Path):
+def test_prompts_are_those_of_transformers(name, tmp_path):
     (tmp_path / "tokenizer.json").write_text(FILES[name])
     settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
@@ -43,7 +42,7 @@ def test_prompts_are_those_of_transformers(name: str, tmp_path: Path):
 @given(text=TEXTS, name=st.sampled_from([*FILES]))
 @example("猫 😀 😀 ", "llama 2")
 @example("<s>a</s> b", "llama 2")
-def test_a_prompt_is_continued_token_by_token(text: str, name: str):
+def test_a_prompt_is_continued_token_by_token(text, name):
     tokenizer = TOKENIZERS[name]
     before, ids = encode_prompt(tokenizer, "The cat"), tokenizer.encode(text)
     detokenizer = Detokenizer(
@@ -56,7 +55,7 @@ def test_a_prompt_is_continued_token_by_token(text: str, name: str):
 
 
 @given(text=TEXTS)
-def test_a_text_survives(text: str):
+def test_a_text_survives(text):
     for tokenizer in TOKENIZERS.values():
         plain = text.replace("<s>", "").replace("</s>", "").replace("▁", "")
         assert tokenizer.decode(tokenizer.encode(plain)) == plain

@@ -70,7 +70,7 @@ def test_every_verb_and_pronoun_agrees():
     assert kinds["verb"] > 2_000
     assert kinds["pronoun"] > 100
 
-    def plural(index: int) -> bool:
+    def plural(index):
         assert words[index].kind in ("noun", "name", "pronoun")
         return words[index].text.lower() in PLURAL_NOUNS | {"they"}
 
@@ -88,7 +88,7 @@ def derivations(words: list[str]) -> tuple[int, float]:
     """Count how many ways the rules have to a text, and add up their probabilities."""
 
     @cache
-    def ends(symbol: str, start: int) -> dict[int, tuple[int, float]]:
+    def ends(symbol, start):
         if symbol not in STORY_RULES:
             fits = start < len(words) and words[start] == symbol
             return {start + 1: (1, 1.0)} if fits else {}

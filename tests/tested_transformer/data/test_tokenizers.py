@@ -33,7 +33,7 @@ def test_a_tensor_holds_the_same_numbers():
 
 
 @given(text=st.text(min_size=1))
-def test_what_is_encoded_is_decoded(text: str):
+def test_what_is_encoded_is_decoded(text):
     tokenizer = CharTokenizer.from_text(text)
     ids = tokenizer.encode(text)
     assert len(ids) == len(text)
@@ -53,11 +53,7 @@ def test_unknown_characters_are_named():
             "'é', '—' (first at position 1) not in the alphabet of 3 characters, "
             r"'\nab'",
         ),
-        (
-            "a",
-            "TUVWXYZ",
-            "'T', 'U', 'V', 'W', 'X' and 2 more (first at position 0)",
-        ),
+        ("a", "TUVWXYZ", "'T', 'U', 'V', 'W', 'X' and 2 more (first at position 0)"),
         (
             "".join(map(chr, range(48, 98))),
             "b",
@@ -127,7 +123,7 @@ def test_the_stories_are_read_word_by_word_and_written_again():
 
 
 @given(ids=st.lists(st.integers(0, 6)), count=st.integers(0, 9))
-def test_a_longer_list_of_words_begins_as_a_shorter_one(ids: list[int], count: int):
+def test_a_longer_list_of_words_begins_as_a_shorter_one(ids, count):
     tokenizer = WordTokenizer(["\n", ",", ".", "a", "b", "cd", "-"])
     assert tokenizer.decode(ids).startswith(tokenizer.decode(ids[:count]))
 

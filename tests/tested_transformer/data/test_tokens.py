@@ -1,7 +1,6 @@
 """Texts in pieces have the tokens of the whole, and these are prepared once."""
 
 import hashlib
-import json
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +25,7 @@ TEXT = "".join(
 
 
 @pytest.fixture
-def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def text(tmp_path, monkeypatch):
     """Write a text that is read in many pieces, and is large enough to be kept."""
     monkeypatch.setattr(token_files, "_KEPT_FROM", 1000)
     monkeypatch.setattr("tested_transformer.data.corpora._PIECE", 97)
@@ -40,7 +39,7 @@ def kept(path: Path) -> list[Path]:
     return [*(path.parent / "cache/tested-transformer/tokens").glob("*")]
 
 
-def test_a_text_in_pieces_has_the_tokens_of_the_whole(text: Path):
+def test_a_text_in_pieces_has_the_tokens_of_the_whole(text):
     corpus, tokens = load_corpus(text), load_tokens(text)
     assert corpus.text == TEXT.replace("\r\n", "\n").replace("\r", "\n")
     expected = CharTokenizer.from_text(corpus.text)
@@ -54,7 +53,7 @@ def test_a_text_in_pieces_has_the_tokens_of_the_whole(text: Path):
     assert start.tokenizer.decode(start.tokens.tolist()) == corpus.text[:150]
 
 
-def test_byte_pairs_of_pieces_are_those_of_the_whole(text: Path):
+def test_byte_pairs_of_pieces_are_those_of_the_whole(text):
     corpus = load_corpus(text)
     whole = bpe_tokenizer(corpus.text, 300)
     tokens = load_tokens(text, tokenizer=BytePairTokenizer.kind, vocab_size=300)
@@ -67,7 +66,7 @@ def test_byte_pairs_of_pieces_are_those_of_the_whole(text: Path):
 
 
 @given(pieces=st.lists(st.text(alphabet="ab \n\t\u2028."), max_size=9))
-def test_a_text_is_cut_before_white_space_alone(pieces: list[str]):
+def test_a_text_is_cut_before_white_space_alone(pieces):
     cut = [*between_words(pieces)]
     assert "".join(cut) == "".join(pieces)
     for before, after in pairwise(cut):
@@ -75,7 +74,7 @@ def test_a_text_is_cut_before_white_space_alone(pieces: list[str]):
         assert after[0] in " \n"
 
 
-def test_tokens_are_kept_and_used_again(text: Path, monkeypatch: pytest.MonkeyPatch):
+def test_tokens_are_kept_and_used_again(text, monkeypatch):
     first = load_tokens(text)
     monkeypatch.setattr(token_files, "_prepare", None)
     again = load_tokens(text)
@@ -91,7 +90,7 @@ def test_tokens_are_kept_and_used_again(text: Path, monkeypatch: pytest.MonkeyPa
     assert int(first.tokens[0]) == int(again.tokens[0]) == 9
 
 
-def test_a_changed_text_is_tokenized_anew_and_leaves_nothing_old(text: Path):
+def test_a_changed_text_is_tokenized_anew_and_leaves_nothing_old(text):
     load_tokens(text)
     text.write_text(TEXT.replace("cats", "cows"))
     changed = load_corpus(text).text
@@ -104,23 +103,7 @@ def test_a_changed_text_is_tokenized_anew_and_leaves_nothing_old(text: Path):
     assert len(kept(text)) == 1
 
 
-def test_the_file_byte_by_byte(text: Path):
-    text.write_text("".join(map(chr, range(1000, 1300))) * 9)
-    load_tokens(text)
-    (file,) = kept(text)
-    data = file.read_bytes()
-    # 300 characters: two bytes each, the order of which is this machine's.
-    assert torch.frombuffer(bytearray(data[:1200]), dtype=torch.int16).tolist() == [
-        *range(300),
-        *range(300),
-    ]
-    about = json.loads(data[5400:-40])
-    assert (about["dtype"], about["characters"]) == ("uint16", 2700)
-    assert int.from_bytes(data[-40:-32], "little") == len(data[5400:-40])
-    assert data[-32:] == hashlib.sha256(data[:-32]).digest()
-
-
-def test_what_is_kept_and_damaged_anywhere_is_made_anew(text: Path):
+def test_what_is_kept_and_damaged_anywhere_is_made_anew(text):
     text.write_text("to be\n" * 200)
     expected = load_tokens(text).tokens.tolist()
     (file,) = kept(text)
@@ -133,9 +116,7 @@ def test_what_is_kept_and_damaged_anywhere_is_made_anew(text: Path):
         assert file.read_bytes() == whole
 
 
-def test_a_small_text_and_one_that_is_no_file_are_not_kept(
-    text: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_small_text_and_one_that_is_no_file_are_not_kept(text, monkeypatch):
     monkeypatch.setattr(token_files, "_KEPT_FROM", 1_000_000)
     corpus = load_corpus(text)
     found = load_tokens(text)
@@ -149,10 +130,8 @@ def test_a_small_text_and_one_that_is_no_file_are_not_kept(
     assert kept(text) == []
 
 
-def test_where_nothing_can_be_kept_the_memory_serves(
-    text: Path, monkeypatch: pytest.MonkeyPatch
-):
-    def full(handle: int) -> None:
+def test_where_nothing_can_be_kept_the_memory_serves(text, monkeypatch):
+    def full(handle):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
@@ -161,11 +140,11 @@ def test_where_nothing_can_be_kept_the_memory_serves(
     assert kept(text) == []
 
 
-def test_a_text_is_never_whole_in_memory(text: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_text_is_never_whole_in_memory(text, monkeypatch):
     sizes: list[int] = []
     encode = CharTokenizer.encode_tensor
 
-    def measured(self: CharTokenizer, piece: str, *, first: int) -> torch.Tensor:
+    def measured(self, piece, *, first):
         sizes.append(len(piece))
         return encode(self, piece, first=first)
 
@@ -190,7 +169,7 @@ class Words:
         return {"kind": "words"}
 
 
-def test_a_tokenizer_of_ones_own(text: Path):
+def test_a_tokenizer_of_ones_own(text):
     text.write_text("a bb ccc dddd\n" * 300)
     assert load_tokens(text, tokenizer=Words()).tokens.tolist() == [1, 2, 3, 4] * 300
     assert len(kept(text)) == 1
@@ -200,7 +179,7 @@ def test_a_tokenizer_of_ones_own(text: Path):
         load_tokens(text, tokenizer=Words())
 
 
-def test_a_text_of_one_character_is_refused(text: Path):
+def test_a_text_of_one_character_is_refused(text):
     message = f"^'{text}' has only the character 'a': there is nothing to predict$"
     for length in (5000, 1):
         text.write_text("a" * length)
@@ -211,7 +190,7 @@ def test_a_text_of_one_character_is_refused(text: Path):
             load_tokens(text, tokenizer=CharTokenizer("ab"))
 
 
-def test_what_does_not_fit_is_named(text: Path):
+def test_what_does_not_fit_is_named(text):
     for change, message in (
         (
             {"sha256": "0" * 64},
@@ -233,7 +212,7 @@ def test_what_does_not_fit_is_named(text: Path):
         assert kept(text) == []
 
 
-def test_what_is_wrong_in_a_text_is_named_by_its_place(text: Path):
+def test_what_is_wrong_in_a_text_is_named_by_its_place(text):
     alphabet = CharTokenizer.from_text(load_corpus(text).text).alphabet
     text.write_text("cats\n" * 1000 + "€")
     with pytest.raises(ValueError, match=r"^'€' \(first at position 5000\) not in"):

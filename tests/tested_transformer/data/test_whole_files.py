@@ -13,7 +13,7 @@ def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
             file.write(piece)
 
 
-def test_pieces_are_written_one_after_the_other(tmp_path: Path):
+def test_pieces_are_written_one_after_the_other(tmp_path):
     path = tmp_path / "new" / "folder" / "file"
     for old in ([b"old and long"], [b"ab", b"", memoryview(b"cde")]):
         write_whole(path, old)
@@ -26,7 +26,7 @@ def failing() -> Iterator[bytes]:
     raise KeyboardInterrupt
 
 
-def test_what_fails_half_way_leaves_the_old_file_and_nothing_else(tmp_path: Path):
+def test_what_fails_half_way_leaves_the_old_file_and_nothing_else(tmp_path):
     path = tmp_path / "file"
     with pytest.raises(KeyboardInterrupt):
         write_whole(path, failing())
@@ -38,19 +38,17 @@ def test_what_fails_half_way_leaves_the_old_file_and_nothing_else(tmp_path: Path
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_name_is_taken_only_when_the_bytes_are_on_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_name_is_taken_only_when_the_bytes_are_on_the_disk(tmp_path, monkeypatch):
     path = tmp_path / "file"
     happened: list[str] = []
     replace = os.replace
 
-    def fsync(handle: int) -> None:
+    def fsync(handle):
         assert os.fstat(handle).st_size == 5
         assert not path.exists()
         happened.append("on disk")
 
-    def named(old: str, new: Path) -> None:
+    def named(old, new):
         happened.append("named")
         replace(old, new)
 
@@ -60,7 +58,7 @@ def test_the_name_is_taken_only_when_the_bytes_are_on_the_disk(
     assert happened == ["on disk", "named"]
 
 
-def test_others_may_read_it_as_they_may_read_any_new_file(tmp_path: Path):
+def test_others_may_read_it_as_they_may_read_any_new_file(tmp_path):
     (tmp_path / "any").touch()
     write_whole(tmp_path / "file", [b"abc"])
     modes = {path.stat().st_mode for path in tmp_path.iterdir()}

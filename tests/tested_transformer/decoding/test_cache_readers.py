@@ -49,17 +49,14 @@ def make(**changes: Any) -> GPT:
 def written(model: GPT, cache: str, prompts: list[list[int]], number: int) -> Any:
     greedy = Sampling(temperature=0.0)
     steps = stream(
-        reader_with(cache, model),
-        prompts,
-        max_new_tokens=number,
-        sampling=greedy,
+        reader_with(cache, model), prompts, max_new_tokens=number, sampling=greedy
     )
     rows = zip(*steps, strict=True)
     return [[token for tokens in row for token in tokens] for row in rows]
 
 
 @pytest.mark.parametrize("positions", ["rotary", "alibi"])
-def test_a_rolling_cache_writes_on_beyond_the_context(positions: str) -> None:
+def test_a_rolling_cache_writes_on_beyond_the_context(positions):
     model, number = make(positions=positions, max_seq_len=11), 15
     prompts = [prompt[:16] for prompt in PROMPTS]  # two of them longer than the cache
     answers = written(model, "rolling", prompts, number)
@@ -75,7 +72,7 @@ def test_a_rolling_cache_writes_on_beyond_the_context(positions: str) -> None:
     assert answers[0] != usual  # which has read the last half of its context anew
 
 
-def test_pages_hold_what_one_piece_does() -> None:
+def test_pages_hold_what_one_piece_does():
     """Beyond the context too, and for unlike lengths side by side."""
     model, number = make(), 20
     greedy = Sampling(temperature=0.0)
@@ -86,7 +83,7 @@ def test_pages_hold_what_one_piece_does() -> None:
     assert paged == generate(model, PROMPTS, **drawn)
 
 
-def test_pages_of_a_prompt_are_shared_until_a_row_writes_into_them() -> None:
+def test_pages_of_a_prompt_are_shared_until_a_row_writes_into_them():
     model, size = make(), 5
     reader = PagedReader(model, page_size=size)
     prompt, other = [n % V for n in range(13)], [1, 2]
@@ -104,11 +101,11 @@ def test_pages_of_a_prompt_are_shared_until_a_row_writes_into_them() -> None:
     assert share_in_use(reader.caches) == pytest.approx((10 + 3 * 4 + 3) / (6 * size))
 
 
-def test_the_same_prompt_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_prompt_is_read_once(monkeypatch):
     model, lengths = make(), list[int]()
     forward = model.forward
 
-    def count(tokens: torch.Tensor, **how: Any) -> Any:
+    def count(tokens, **how):
         lengths.append(tokens.numel())
         return forward(tokens, **how)
 
@@ -118,14 +115,14 @@ def test_the_same_prompt_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lengths == [3, 37]
 
 
-def test_a_small_context_has_room_for_the_newest_token() -> None:
+def test_a_small_context_has_room_for_the_newest_token():
     for longest, sinks in ((9, 4), (5, 4), (4, 3), (1, 0)):
         model = make(max_seq_len=longest)
         assert RollingReader(model).sinks == sinks
         assert len(written(model, "rolling", [[1, 2, 3]], 7)[0]) == 7
 
 
-def test_a_cache_of_few_bits_is_the_one_of_its_chapter() -> None:
+def test_a_cache_of_few_bits_is_the_one_of_its_chapter():
     model, gaps = make(), list[float]()
     exact = model(torch.tensor([PROMPTS[1]]))[:, -1]
     for bits in (8, 4):
@@ -156,9 +153,7 @@ def test_a_cache_of_few_bits_is_the_one_of_its_chapter() -> None:
         ),
     ],
 )
-def test_a_model_that_does_not_fit_is_refused_at_once(
-    cache: str, changes: dict[str, Any], message: str
-) -> None:
+def test_a_model_that_does_not_fit_is_refused_at_once(cache, changes, message):
     with pytest.raises(ValueError, match=re.escape(message)) as caught:
         reader_with(cache, GPT(replace(SMALL, **changes)))
     known = cache in CACHES

@@ -12,23 +12,9 @@ from tested_transformer.decoding import Detokenizer
 
 # Pieces that some decoder joins, strips or puts a space before.
 PIECES = [
-    *(
-        "▁",
-        "▁▁",
-        "▁the",
-        "▁a",
-        "the",
-        "cat",
-        "##ing",
-        "ing",
-        ".",
-        ",",
-        "'",
-        "n't",
-        "▁.",
-    ),
-    *("Ġ", "Ġthe", "Ċ", "Ã", "©", "â", "Ĥ", "¬", "a</w>", "b</w>", "|", "<pad>", "é"),
-    *("<unk>", "</s>", "€", "\N{REPLACEMENT CHARACTER}", "", "do", "not"),
+    *("▁", "▁▁", "▁the", "▁a", "the", "cat", "##ing", "ing", ".", ",", "'", "n't"),
+    *("▁.", "Ġ", "Ġthe", "Ċ", "Ã", "©", "â", "Ĥ", "¬", "a</w>", "b</w>", "|", "<pad>"),
+    *("é", "<unk>", "</s>", "€", "\N{REPLACEMENT CHARACTER}", "", "do", "not"),
 ]
 BYTES = [f"<0x{byte:02X}>" for byte in (0x41, 0x20, 0xE2, 0x82, 0xAC, 0xC3, 0xA9, 0xFF)]
 VOCABULARY = {piece: at for at, piece in enumerate([*PIECES, *BYTES])}
@@ -75,9 +61,7 @@ TOKEN = st.integers(0, len(VOCABULARY) - 1)
     runs=st.lists(st.lists(TOKEN, max_size=2), max_size=12),
     stop=st.sampled_from(["", "the", " a", "\N{REPLACEMENT CHARACTER}"]),
 )
-def test_any_tokens_after_any_prompt(
-    name: str, before: list[int], runs: list[list[int]], stop: str
-):
+def test_any_tokens_after_any_prompt(name, before, runs, stop):
     tokenizer = TOKENIZERS[name]
     detokenizer = Detokenizer(
         tokenizer.decode,
@@ -104,7 +88,7 @@ def test_a_long_text_is_not_decoded_again_and_again():
     sizes: list[int] = []
     decode = TOKENIZERS["llama"].decode
 
-    def measured(ids: list[int]) -> str:
+    def measured(ids):
         sizes.append(len(ids))
         return decode(ids)
 

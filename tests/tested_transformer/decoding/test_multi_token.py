@@ -11,12 +11,9 @@ from tested_transformer.decoding import (
     MultiTokenGPT,
     RandomSource,
     Sampling,
-    generate,
     multi_token_loss,
-    speculate,
 )
 from tested_transformer.gpt import GPT, GPTConfig
-from transformer_book.outcomes import every_outcome
 
 N, B, T, V = 3, 2, 7, 11
 
@@ -101,24 +98,6 @@ def test_a_gradient_reaches_every_head():
             assert parameter.grad.abs().sum() > 0, name
 
 
-@pytest.mark.parametrize("kind", KINDS[2:], ids=str)
-def test_greedily_it_writes_what_generate_writes(kind):
-    model, greedy = make(**kind), Sampling(temperature=0.0)
-    (expected,) = generate(model.gpt, [[3, 1, 4]], max_new_tokens=20, sampling=greedy)
-    for num_drafted in (1, 5):
-        written = speculate(
-            model.gpt,
-            [3, 1, 4],
-            HeadDrafter(model, probabilities=greedy.probabilities),
-            max_new_tokens=20,
-            num_drafted=num_drafted,
-            probabilities=greedy.probabilities,
-        )
-        assert written.tokens == expected
-        assert written.drafted[0] == 0
-        assert max(written.drafted) == min(num_drafted, N - 1)
-
-
 def test_the_draft_is_the_further_heads_prediction_at_the_last_accepted_token():
     model, greedy = make(), Sampling(temperature=0.0)
     drafter = HeadDrafter(model, probabilities=greedy.probabilities)
@@ -133,23 +112,7 @@ def test_the_draft_is_the_further_heads_prediction_at_the_last_accepted_token():
         assert draft.tokens == ahead.argmax(-1).tolist()
 
 
-def test_every_text_has_the_targets_probability():
-    model, prompt, length, size = make(vocab_size=2), [1, 0, 1], 4, 2
-    drafter = HeadDrafter(model)
-
-    def run(rng):
-        how = {"max_new_tokens": length, "num_drafted": 2, "rng": rng}
-        return (*speculate(model.gpt, prompt, drafter, **how).tokens,)
-
-    outcomes = every_outcome(run)
-    for text in product(range(size), repeat=length):
-        with torch.no_grad():
-            rows = model.gpt(torch.tensor([[*prompt, *text]]))[0, 2:-1].softmax(dim=-1)
-        expected = torch.stack([rows[i, t] for i, t in enumerate(text)]).prod()
-        assert outcomes[text] == pytest.approx(expected.item(), abs=1e-9)
-
-
-def test_what_does_not_fit_is_refused(as_a_caller: None):
+def test_what_does_not_fit_is_refused(as_a_caller):
     config = GPTConfig(vocab_size=V, num_layers=1)
     with pytest.raises(ValueError, match="num_layers=1 must be 2 or more"):
         MultiTokenGPT(GPT(config), num_tokens=2)
@@ -160,8 +123,6 @@ def test_what_does_not_fit_is_refused(as_a_caller: None):
         model(torch.ones(1, 25, dtype=torch.long))
     with pytest.raises(ValueError, match="cache has 3 layers; all heads need 5"):
         model(torch.ones(1, 2).long(), cache=model.gpt.new_cache())
-    with pytest.raises(ValueError, match="the drafter's heads are on another model"):
-        speculate(make().gpt, [1], HeadDrafter(model), max_new_tokens=2)
     with pytest.raises(ValueError, match="number of heads=3 must lie between 1 and 2"):
         multi_token_loss(torch.zeros(3, 1, 2, 5), torch.zeros(1, 2, dtype=torch.long))
     with pytest.raises(ValueError, match=r"logits are for .2, 5. tokens, targets for"):

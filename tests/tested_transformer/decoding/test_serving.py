@@ -1,7 +1,7 @@
 """Requests on a server get what they would get alone, and no page is lost."""
 
-import random
 from collections import Counter
+from random import Random
 from typing import Any
 
 import pytest
@@ -35,12 +35,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "pages": {"num_pages": 9, "page_size": 2},
     "chunks": {"num_pages": 9, "page_size": 2, "token_budget": 3},
     "prefixes": {"num_pages": 9, "page_size": 2, "prefix_caching": True},
-    "all": {
-        "num_pages": 9,
-        "page_size": 2,
-        "token_budget": 4,
-        "prefix_caching": True,
-    },
+    "all": {"num_pages": 9, "page_size": 2, "token_budget": 4, "prefix_caching": True},
 }
 GREEDY = Sampling(temperature=0.0)
 
@@ -87,9 +82,15 @@ def check_pages(server: Server) -> None:
     assert blank | cached | {*held} == {*range(len(server.pool.users))}
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_the_tokens_are_those_of_each_alone(kind: dict[str, Any], policy: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "policy"),
+    [
+        *zip([*KINDS, *KINDS], POLICIES, strict=True),
+        *((kind, "all") for kind in KINDS[:-1]),
+    ],
+    ids=str,
+)
+def test_the_tokens_are_those_of_each_alone(kind, policy):
     model, sampling = make(**kind), Sampling(temperature=1.2, top_p=0.95)
     server = Server(model, probabilities=sampling.probabilities, **POLICIES[policy])
     # The last one begins like the fifth, and comes after it.
@@ -101,7 +102,7 @@ def test_the_tokens_are_those_of_each_alone(kind: dict[str, Any], policy: str) -
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_another_server_goes_on_with_the_same_tokens(kind: dict[str, Any]) -> None:
+def test_another_server_goes_on_with_the_same_tokens(kind):
     model = make(**kind)
     first = Server(model, num_pages=9, page_size=2, prefix_caching=True)
     second = Server(model, num_pages=8, page_size=2)
@@ -118,7 +119,7 @@ def test_another_server_goes_on_with_the_same_tokens(kind: dict[str, Any]) -> No
         assert server.pool.num_free == 9
 
 
-def test_a_full_decoder_lets_the_other_wait() -> None:
+def test_a_full_decoder_lets_the_other_wait():
     """Pages of requests that the decoder has no room for stay where they were read."""
     model = make()
     asked = [Request(prompt=[n, 1, 4], max_new_tokens=6, seed=n) for n in range(6)]
@@ -129,69 +130,53 @@ def test_a_full_decoder_lets_the_other_wait() -> None:
     assert first.pool.num_free == second.pool.num_free == 4
 
 
-def run_many(count: int, cancelled: int, most: int) -> tuple[Server, list[Request]]:
-    """Serve requests of random lengths, some of which are cancelled at random."""
-    model, rng = (
-        make(num_layers=1, max_seq_len=40, positions="rotary"),
-        random.Random(3),
-    )
-    beginnings = [[rng.randrange(V) for _ in range(length)] for length in (4, 9, 13)]
+def test_requests_that_come_and_go_lose_no_page():
+    """Of random lengths, and a tenth of them are cancelled."""
+    model, rng = make(num_layers=1, max_seq_len=40, positions="rotary"), Random(3)
+    count, beginnings = 100, [rng.choices(range(V), k=n) for n in (4, 9, 13)]
     asked = [
         Request(
-            prompt=rng.choice(beginnings)
-            + [rng.randrange(V) for _ in range(rng.randint(1, 9))],
-            max_new_tokens=rng.randint(1, most),
+            prompt=rng.choice(beginnings) + rng.choices(range(V), k=rng.randint(1, 9)),
+            max_new_tokens=rng.randint(1, 8),
             stop=3,
             seed=number,
         )
         for number in range(count)
     ]
-    arrivals = [rng.uniform(0, count / 2) for _ in asked]
-    gone = {asked[number] for number in rng.sample(range(count), cancelled)}
+    arrivals = {request: rng.uniform(0, count / 2) for request in asked}
     cancellations = {
-        request: at + rng.uniform(0, 12)
-        for request, at in zip(asked, arrivals, strict=True)
-        if request in gone
+        request: arrivals[request] + rng.uniform(0, 12)
+        for request in rng.sample(asked, 10)
     }
     server = Server(
         model, num_pages=20, page_size=4, token_budget=16, prefix_caching=True
     )
     steps: list[Step] = []
 
-    def seconds(step: Step) -> float:
+    def seconds(step):
         check_pages(server)
         steps.append(step)
         return 1.0
 
-    serve(
-        server,
-        asked,
-        arrivals=arrivals,
-        seconds=seconds,
-        cancellations=cancellations,
-    )
+    times = [*arrivals.values()]
+    serve(server, asked, arrivals=times, seconds=seconds, cancellations=cancellations)
     # Cancelled ones keep what they had; some had all before.
-    assert 0 < sum(request.cancelled for request in asked) <= cancelled
+    assert 0 < sum(request.cancelled for request in asked) <= 10
     for request in asked:
         expected = alone(model, request)
         if request.cancelled:
             expected = expected[: len(request.answer)]
         assert request.answer == expected
     # What the test is about has happened.
-    assert sum(len(step.preempted) for step in steps) > count / 100
+    assert sum(len(step.preempted) for step in steps) > 1
     assert sum(step.reused for step in steps) > count
-    assert server.pool.num_evicted > count / 100
-    return server, asked
-
-
-def test_requests_that_come_and_go_lose_no_page() -> None:
-    server, _ = run_many(count=100, cancelled=10, most=8)
+    assert server.pool.num_evicted > 1
     assert server.pool.num_free == 20
     assert not server.running
     assert not server._generators
 
 
-def test_under_autocast_it_reads_the_same_rounded() -> None:
+def test_under_autocast_it_reads_the_same_rounded():
     """Then keys come in another type than that of the cache, which the weights have."""
     model, found = make().float(), dict[bool, list[torch.Tensor]]()
     for precise in (True, False):
@@ -220,7 +205,7 @@ def slots(**settings: Any) -> Server:
     return Server(make(), page_size=LONGEST, **settings)
 
 
-def test_a_slot_is_free_for_the_next_as_soon_as_a_request_is_done() -> None:
+def test_a_slot_is_free_for_the_next_as_soon_as_a_request_is_done():
     assert present(slots(num_pages=2), requests()) == [
         *[[0, 1]] * 2,
         *[[0, 2]] * 5,
@@ -231,7 +216,7 @@ def test_a_slot_is_free_for_the_next_as_soon_as_a_request_is_done() -> None:
     ]
 
 
-def test_a_static_batch_waits_for_its_longest() -> None:
+def test_a_static_batch_waits_for_its_longest():
     assert present(slots(num_pages=2, static=True), requests()) == [
         *[[0, 1]] * 2,
         *[[0]] * 7,
@@ -242,14 +227,14 @@ def test_a_static_batch_waits_for_its_longest() -> None:
     ]
 
 
-def test_nobody_is_served_before_arriving() -> None:
+def test_nobody_is_served_before_arriving():
     arrivals, asked = [0, 3, 3, 20, 21, 40], requests()
     times = serve(slots(num_pages=3), asked, arrivals=arrivals).times
     for request, arrival, wanted in zip(asked, arrivals, WANTED, strict=True):
         assert times[request] == [*range(arrival + 1, arrival + 1 + wanted)]
 
 
-def test_a_request_ends_with_its_stop() -> None:
+def test_a_request_ends_with_its_stop():
     model = make()
     whole = alone(model, requests()[0], GREEDY)
     request = Request(prompt=[3, 1, 4], max_new_tokens=9, stop=whole[3])
@@ -269,7 +254,7 @@ def reads(server: Server, asked: list[Request]) -> list[list[tuple[int, int]]]:
     ]
 
 
-def test_a_long_prompt_is_read_beside_the_answers_of_others() -> None:
+def test_a_long_prompt_is_read_beside_the_answers_of_others():
     asked = [
         Request(prompt=[1, 2], max_new_tokens=5),
         Request(prompt=[*range(7)], max_new_tokens=2),
@@ -287,7 +272,7 @@ def test_a_long_prompt_is_read_beside_the_answers_of_others() -> None:
     assert reads(server, asked)[0] == [(0, 2), (1, 7)]
 
 
-def test_the_youngest_gives_its_pages_back_and_reads_its_tokens_again() -> None:
+def test_the_youngest_gives_its_pages_back_and_reads_its_tokens_again():
     asked = [Request(prompt=[1, 2, 3], max_new_tokens=4, seed=n) for n in range(2)]
     server = Server(make(), num_pages=5, page_size=2)
     steps = [step for *_, step in serve(server, asked).steps]
@@ -300,7 +285,7 @@ def test_the_youngest_gives_its_pages_back_and_reads_its_tokens_again() -> None:
     assert [step.reads.get(asked[1], 0) for step in steps] == [0] * 4 + [3, 1, 1, 1]
 
 
-def test_what_others_have_read_is_not_read_again() -> None:
+def test_what_others_have_read_is_not_read_again():
     asked = [Request(prompt=[1, 2, 3, 4, n], max_new_tokens=2) for n in (5, 5, 6)]
     asked += [Request(prompt=[9, 2, 3, 4, 5], max_new_tokens=2)]
     settings: dict[str, Any] = {"num_pages": 12, "page_size": 2, "token_budget": 5}
@@ -312,7 +297,7 @@ def test_what_others_have_read_is_not_read_again() -> None:
     assert not any(step.reused for *_, step in served.steps)
 
 
-def test_the_clock_adds_up_steps_tokens_and_keys() -> None:
+def test_the_clock_adds_up_steps_tokens_and_keys():
     asked = [Request(prompt=[1, 2, 3], max_new_tokens=2) for _ in "ab"]
     seconds = StepTime(per_step=100, per_token=10, per_key=1)
     served = serve(slots(num_pages=1), asked, arrivals=[5, 6], seconds=seconds)
@@ -324,14 +309,14 @@ def test_the_clock_adds_up_steps_tokens_and_keys() -> None:
     assert served.seconds == 494
 
 
-def test_two_servers_share_the_requests() -> None:
+def test_two_servers_share_the_requests():
     asked = requests()
     served = serve([slots(num_pages=1), slots(num_pages=1)], asked)
     who = [{w for *_, w, step in served.steps if r in step.reads} for r in asked]
     assert who == [{0}, {1}] * 3
 
 
-def test_it_takes_no_more_memory_however_many_come() -> None:
+def test_it_takes_no_more_memory_however_many_come():
     server = slots(num_pages=2)
     where, nbytes = server.pool.keys.data_ptr(), server.pool.nbytes
     serve(server, requests())
@@ -383,21 +368,15 @@ def test_it_takes_no_more_memory_however_many_come() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(call: Any, message: str) -> None:
+def test_what_does_not_fit_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call(make())
 
 
 @pytest.mark.parametrize("wrong", [{"prompt": [-1]}, {"answer": [4]}], ids=str)
-def test_nobody_is_served_if_somebody_later_does_not_fit(wrong: Any) -> None:
+def test_nobody_is_served_if_somebody_later_does_not_fit(wrong):
     settings = {"prompt": [1], "max_new_tokens": 2} | wrong
     asked = [*requests(), Request(**settings)]
     with pytest.raises(ValueError, match=r"^(prompt holds -1|answer holds 1)"):
         serve(slots(num_pages=2), asked, arrivals=[*range(7)])
     assert not any(request.answer for request in asked[:-1])
-
-
-@pytest.mark.nightly
-def test_a_thousand_requests_of_which_a_hundred_are_cancelled() -> None:
-    server, _ = run_many(count=1000, cancelled=100, most=14)
-    assert server.pool.num_free == 20

@@ -1,10 +1,7 @@
 """A model that trains in milliseconds, and a text for it."""
 
-from collections.abc import Callable, Iterator
-
 import pytest
 import torch
-from torch import Tensor
 
 from tested_transformer.gpt import GPT, GPTConfig
 
@@ -12,8 +9,8 @@ V, T, D, H, L = 11, 7, 12, 3, 2
 
 
 @pytest.fixture
-def make_model() -> Callable[..., GPT]:
-    def make(**settings: object) -> GPT:
+def make_model():
+    def make(**settings):
         torch.manual_seed(5)
         tiny = {
             "vocab_size": V,
@@ -28,14 +25,14 @@ def make_model() -> Callable[..., GPT]:
 
 
 @pytest.fixture
-def tokens() -> Tensor:
+def tokens():
     """A walk round the circle of tokens, 1 or 2 ahead: there is something to learn."""
     steps = torch.randint(1, 3, (997,), generator=torch.Generator().manual_seed(3))
     return steps.cumsum(0) % V
 
 
 @pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
+def _one_thread():
     """Make sums come out the same twice, and small ones fast."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -39,7 +39,7 @@ def run(name: str, recipe: Recipe, shard: bool, world: World) -> dict[str, objec
     text = {"validation": TOKENS[:101], "world": world, "shard": shard}
 
     # Only the first has where to save to, as the command does it.
-    def to_file(state: TrainingState) -> None:
+    def to_file(state):
         saved.append(state.step)
 
     keep = to_file if world.rank == 0 else None
@@ -47,7 +47,7 @@ def run(name: str, recipe: Recipe, shard: bool, world: World) -> dict[str, objec
     # Only one of the processes is told to stop, and it is the last one.
     asked = []
 
-    def stop() -> bool:
+    def stop():
         asked.append(1)
         return len(asked) == 3 and world.rank == world.size - 1
 

@@ -4,10 +4,7 @@ import re
 
 import pytest
 import torch
-from torch import Tensor
 
-from tested_transformer.attention import attention_with_weights
-from tested_transformer.kernels import fused_attention
 from tested_transformer.training import devices
 from tested_transformer.training.devices import (
     autocast,
@@ -24,7 +21,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, gpus: int, apple: bool) -> None:
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: apple)
 
 
-def test_the_best_device_is_chosen_or_the_one_named(monkeypatch: pytest.MonkeyPatch):
+def test_the_best_device_is_chosen_or_the_one_named(monkeypatch):
     for gpus, apple, name, chosen in (
         (0, False, "auto", "cpu"),
         (0, True, "auto", "mps"),
@@ -48,7 +45,7 @@ def test_the_best_device_is_chosen_or_the_one_named(monkeypatch: pytest.MonkeyPa
             choose_device(name)
 
 
-def test_a_gpu_multiplies_in_what_it_is_fast_in(monkeypatch: pytest.MonkeyPatch):
+def test_a_gpu_multiplies_in_what_it_is_fast_in(monkeypatch):
     for capability, precision in (((6, 1), "fp32"), ((7, 5), "fp16"), ((8, 0), "bf16")):
         monkeypatch.setattr(
             torch.cuda, "get_device_capability", lambda _, told=capability: told
@@ -66,10 +63,7 @@ def test_a_gpu_multiplies_in_what_it_is_fast_in(monkeypatch: pytest.MonkeyPatch)
     ids=str,
 )
 def test_a_cpu_takes_what_is_faster_in_whole_steps(
-    monkeypatch: pytest.MonkeyPatch,
-    products: dict[str, float],
-    steps: dict[str, float] | None,
-    precision: str,
+    monkeypatch, products, steps, precision
 ):
     told = iter([products, steps])
     monkeypatch.setattr(devices, "_best_seconds", lambda *_, **__: next(told))
@@ -80,14 +74,12 @@ def test_a_cpu_takes_what_is_faster_in_whole_steps(
     assert (steps is None) == (len(list(told)) == 1)
 
 
-def test_times_are_the_shortest_of_turns_after_a_warm_up(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_times_are_the_shortest_of_turns_after_a_warm_up(monkeypatch):
     clock = [0.0]
     takes = {"fp32": iter([9.0, 5.0, 4.0, 6.0]), "bf16": iter([1.0, 3.0, 2.5, 2.0])}
     order: list[str] = []
 
-    def work(name: str) -> None:
+    def work(name):
         order.append(name)
         clock[0] += next(takes[name])
 
@@ -96,7 +88,7 @@ def test_times_are_the_shortest_of_turns_after_a_warm_up(
     assert order == ["fp32", "bf16"] * 4
 
 
-def test_to_choose_does_not_ask_for_instructions(monkeypatch: pytest.MonkeyPatch):
+def test_to_choose_does_not_ask_for_instructions(monkeypatch):
     # torch 2.8 does not have this function.
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
     done: list[str] = []
@@ -105,7 +97,7 @@ def test_to_choose_does_not_ask_for_instructions(monkeypatch: pytest.MonkeyPatch
     assert done in ([], ["fp32", "bf16"] * 3)
 
 
-def test_a_gpu_multiplies_float32_in_tf32_for_a_while(monkeypatch: pytest.MonkeyPatch):
+def test_a_gpu_multiplies_float32_in_tf32_for_a_while(monkeypatch):
     cpu, cuda = torch.device("cpu"), torch.device("cuda")
     before = torch.get_float32_matmul_precision()
     with float32_products(cpu, "high"):
@@ -132,7 +124,7 @@ def test_threads_share_the_most_precise_setting_and_the_last_restores():
     assert torch.get_float32_matmul_precision() == before
 
 
-def test_long_runs_on_a_gpu_are_compiled(monkeypatch: pytest.MonkeyPatch):
+def test_long_runs_on_a_gpu_are_compiled(monkeypatch):
     for kind, major, triton, steps, pays in (
         ("cuda", 9, True, 5000, True),
         ("cuda", 9, True, 4999, False),
@@ -167,41 +159,7 @@ def test_products_are_in_the_precision_and_sums_are_not():
             assert loss.dtype == torch.float32
 
 
-@pytest.mark.parametrize(
-    "mask", [None, torch.tensor([[True, True, False, True, True]])]
-)
-@pytest.mark.parametrize("bias", [None, torch.linspace(-2, 0, 5)[None]])
-def test_on_a_cpu_attention_stays_in_float32(
-    monkeypatch: pytest.MonkeyPatch, mask: Tensor | None, bias: Tensor | None
-):
-    seen: list[torch.dtype] = []
-
-    def look(q: Tensor, *args: object, **options: object) -> Tensor:
-        seen.append(q.dtype)
-        return kernel(q, *args, **options)
-
-    kernel = torch.nn.functional.scaled_dot_product_attention
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", look)
-    inputs = [torch.randn(2, 3, 5, 7).bfloat16().requires_grad_() for _ in range(3)]
-    settings = {"mask": mask, "score_bias": bias, "causal": True}
-    with autocast(torch.device("cpu"), "bf16"):
-        fused = fused_attention(*inputs, **settings)
-    assert seen == [torch.float32]
-    assert fused.dtype == torch.bfloat16
-    leaves = [x.detach().float().requires_grad_() for x in inputs]
-    opened, _ = attention_with_weights(*leaves, **settings)
-    # Nothing but inputs, output and gradients is rounded to bfloat16's eight bits.
-    torch.testing.assert_close(fused, opened.bfloat16(), rtol=2**-8, atol=1e-6)
-    direction = torch.randn(opened.shape).bfloat16()
-    found = torch.autograd.grad(fused, inputs, direction)
-    expected = torch.autograd.grad(opened, leaves, direction.float())
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other.bfloat16(), rtol=2**-7, atol=1e-5)
-
-
-def test_dropout_is_drawn_from_the_seed_on_each_kind_of_device(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_dropout_is_drawn_from_the_seed_on_each_kind_of_device(monkeypatch):
     seed_dropout(torch.device("cpu"), 7)
     first = torch.rand(3)
     torch.manual_seed(7)

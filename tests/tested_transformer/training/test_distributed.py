@@ -35,7 +35,7 @@ def test_torchrun_says_who_is_who():
         World.from_environment(environment)
 
 
-def test_alone_nothing_is_sent(monkeypatch: pytest.MonkeyPatch):
+def test_alone_nothing_is_sent(monkeypatch):
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     world = join_world(torch.device("cpu"))
@@ -64,7 +64,7 @@ def largest_gap(one: object, other: object) -> float:
 
 @pytest.mark.nightly
 @pytest.mark.slow
-def test_two_processes_are_as_one(tmp_path: Path):
+def test_two_processes_are_as_one(tmp_path):
     runpy.run_path(str(SCRIPT))["tell"](str(tmp_path), World())
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -1,13 +1,10 @@
 """The loss of a whole text, token by token by hand, and a model that peeks."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor, nn
 
-from tested_transformer.gpt import GPT
-from tested_transformer.training import Recipe, evaluation
+from tested_transformer.training import Recipe, evaluation, train
 from tested_transformer.training.evaluation import (
     evaluate,
     honest_loss,
@@ -27,9 +24,7 @@ def test_the_loss_is_minus_the_log_of_a_probability():
 
 
 @pytest.mark.usefixtures("as_a_caller")
-def test_every_token_is_predicted_once_from_its_window(
-    make_model: Callable[..., GPT], tokens: Tensor
-):
+def test_every_token_is_predicted_once_from_its_window(make_model, tokens):
     model, seq_len = make_model(dropout=0.5), 5
     for count, batch_size in ((2, 1), (5, 3), (6, 64), (7, 1), (23, 3), (36, 64)):
         model.eval()
@@ -47,9 +42,7 @@ def test_every_token_is_predicted_once_from_its_window(
         assert model.training
 
 
-def test_by_itself_it_takes_the_longest_window(
-    make_model: Callable[..., GPT], tokens: Tensor
-):
+def test_by_itself_it_takes_the_longest_window(make_model, tokens):
     model = make_model().eval()
     assert evaluate(model, tokens) == evaluate(model, tokens, seq_len=7)
     assert evaluate(model, tokens) != evaluate(model, tokens, seq_len=6)
@@ -58,14 +51,14 @@ def test_by_itself_it_takes_the_longest_window(
     assert evaluate(model, small) == evaluate(model, tokens)
 
 
-def test_a_model_that_says_no_length_is_given_one(tokens: Tensor):
+def test_a_model_that_says_no_length_is_given_one(tokens):
     model = nn.Sequential(nn.Embedding(11, 5), nn.Linear(5, 11))
     with pytest.raises(ValueError, match="seq_len must be given: Sequential"):
         evaluate(model, tokens)
     assert evaluate(model, tokens, seq_len=7) > 0.0
 
 
-def test_a_causal_model_is_honest(make_model: Callable[..., GPT], tokens: Tensor):
+def test_a_causal_model_is_honest(make_model, tokens):
     model = make_model(dropout=0.5)
     honest = honest_loss(model, tokens)
     assert honest.gap < 1e-5
@@ -75,9 +68,7 @@ def test_a_causal_model_is_honest(make_model: Callable[..., GPT], tokens: Tensor
     assert honest_loss(model, tokens, seed=1) != honest
 
 
-def test_an_honest_model_that_trains_in_bfloat16_is_found_honest(
-    make_model: Callable[..., GPT], tokens: Tensor
-):
+def test_an_honest_model_that_trains_in_bfloat16_is_found_honest(make_model, tokens):
     # Wide enough that bfloat16 rounds a prefix and the whole window differently.
     model = make_model(d_model=48, max_seq_len=32)
     learner = Learner(model, tokens, Recipe(steps=200, precision="bf16"))
@@ -92,7 +83,7 @@ def test_an_honest_model_that_trains_in_bfloat16_is_found_honest(
     assert found.loss != evaluate(model, tokens)
 
 
-def test_the_honest_loss_by_hand(make_model: Callable[..., GPT], tokens: Tensor):
+def test_the_honest_loss_by_hand(make_model, tokens):
     # One window fits, and all of its positions are drawn.
     model, tokens = make_model().eval(), tokens[:6]
     with torch.no_grad():
@@ -105,9 +96,7 @@ def test_the_honest_loss_by_hand(make_model: Callable[..., GPT], tokens: Tensor)
     assert honest.full == pytest.approx(evaluate(model, tokens), rel=1e-5)
 
 
-def test_positions_that_are_drawn_stand_for_those_that_are_not(
-    make_model: Callable[..., GPT], tokens: Tensor
-):
+def test_positions_that_are_drawn_stand_for_those_that_are_not(make_model, tokens):
     model, tokens = make_model().eval(), tokens[:6]  # one window of five
     with torch.no_grad():
         logs = model(tokens[None, :5])[0].log_softmax(-1)
@@ -143,7 +132,7 @@ class Averaging(nn.Module):
         return logits - logits.mean(dim=1, keepdim=True)
 
 
-def test_a_model_that_peeks_is_caught(tokens: Tensor):
+def test_a_model_that_peeks_is_caught(tokens):
     honest = honest_loss(Peeking(), tokens, seq_len=7, num_positions=5)
     assert honest.full < 1.5
     assert honest.prefix > 3.0
@@ -151,7 +140,7 @@ def test_a_model_that_peeks_is_caught(tokens: Tensor):
     assert evaluate(Peeking(), tokens, seq_len=7) < 1.5
 
 
-def test_a_leak_that_the_means_hide_is_seen_in_the_gap(tokens: Tensor):
+def test_a_leak_that_the_means_hide_is_seen_in_the_gap(tokens):
     honest = honest_loss(Averaging(), tokens, seq_len=7)
     assert honest.gap > 5 * abs(honest.full - honest.prefix)
     assert honest.gap > 0.5
@@ -166,9 +155,7 @@ def test_as_many_windows_as_fit_are_read_side_by_side():
     assert windows_that_fit(vocab_size=2**30, seq_len=16, at_most=100) == 1
 
 
-def test_training_reads_no_more_windows_than_fit(
-    make_model: Callable[..., GPT], tokens: Tensor, monkeypatch: pytest.MonkeyPatch
-):
+def test_training_reads_no_more_windows_than_fit(make_model, tokens, monkeypatch):
     model, rows = make_model(), []
     model.register_forward_pre_hook(lambda _, given: rows.append(given[0].shape[0]))
     # Room for the logits of three windows.
@@ -188,9 +175,7 @@ def test_a_target_of_minus_100_does_not_count_and_a_mean_of_none_is_nan():
     assert next_token_loss(logits, targets, "sum") == 0.0
 
 
-def test_the_mode_comes_back_after_an_error_too(
-    make_model: Callable[..., GPT], tokens: Tensor
-):
+def test_the_mode_comes_back_after_an_error_too(make_model, tokens):
     model = make_model()
     model.blocks[0].eval()
     with pytest.raises(ValueError, match="more than max_seq_len=7"):
@@ -201,9 +186,7 @@ def test_the_mode_comes_back_after_an_error_too(
 
 
 @pytest.mark.usefixtures("as_a_caller")
-def test_what_cannot_be_measured_is_named(
-    make_model: Callable[..., GPT], tokens: Tensor
-):
+def test_what_cannot_be_measured_is_named(make_model, tokens):
     model = make_model()
     for measure in (evaluate, honest_loss):
         message = r"^1 tokens are too few: at least 2 are needed$"
@@ -222,3 +205,12 @@ def test_what_cannot_be_measured_is_named(
     message = r"^targets must be \(2, 3\); it is \(3, 2\)$"
     with pytest.raises(ValueError, match=message):
         next_token_loss(logits, targets.T)
+
+
+def test_a_run_has_the_shapes_that_it_is_said_to_have(make_model, tokens):
+    model = make_model(num_experts=3)
+    recipe = Recipe(
+        steps=2, batch_size=6, seq_len=5, warmup=1, optimizer="muon", precision="fp32"
+    )
+    state = train(model, tokens.to(torch.uint8), recipe, validation=tokens[:20])
+    assert state.step == 2

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -28,7 +27,7 @@ from tested_transformer.training import (
 from tested_transformer.training.loop import Learner
 from tested_transformer.training.monitor import Monitor
 
-# Checks of shapes would take most of the time; test_shapes.py has them.
+# Checks of shapes would take most of the time; test_evaluation.py has them.
 pytestmark = pytest.mark.usefixtures("as_a_caller")
 
 RECIPE = Recipe(
@@ -63,7 +62,7 @@ def same_weights(one: GPT, other: GPT) -> bool:
     ],
     ids=["plain", "fast"],
 )
-def test_it_learns(recipe: Recipe, make_model: Callable[..., GPT], tokens: Tensor):
+def test_it_learns(recipe, make_model, tokens):
     model = make_model(tie_head=False)
     recipe = replace(recipe, precision="fp32")
     before = evaluate(model, tokens)
@@ -75,7 +74,7 @@ def test_it_learns(recipe: Recipe, make_model: Callable[..., GPT], tokens: Tenso
     assert state.step == len(state.losses) == 60
 
 
-def test_a_step_is_the_textbooks(make_model: Callable[..., GPT], tokens: Tensor):
+def test_a_step_is_the_textbooks(make_model, tokens):
     recipe = replace(RECIPE, steps=3, warmup=1, clip=0.5, weight_decay=0.25, seed=3)
     model, other = make_model(), make_model()
     reports: list[Progress] = []
@@ -110,7 +109,7 @@ def test_a_step_is_the_textbooks(make_model: Callable[..., GPT], tokens: Tensor)
         torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-5)
 
 
-def test_a_batch_in_parts_is_the_batch(make_model: Callable[..., GPT], tokens: Tensor):
+def test_a_batch_in_parts_is_the_batch(make_model, tokens):
     for optimizer, accumulate in (("adamw", 2), ("muon", 6)):
         one, other = make_model().double(), make_model().double()
         recipe = replace(RECIPE, optimizer=optimizer, steps=4)
@@ -121,9 +120,7 @@ def test_a_batch_in_parts_is_the_batch(make_model: Callable[..., GPT], tokens: T
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-7)
 
 
-def test_of_a_batch_in_parts_only_the_balance_of_experts_differs(
-    make_model: Callable[..., GPT], tokens: Tensor
-):
+def test_of_a_batch_in_parts_only_the_balance_of_experts_differs(make_model, tokens):
     for weight, same in ((0.0, True), (1.0, False)):
         models = [make_model(num_experts=3).double() for _ in range(2)]
         for model, accumulate in zip(models, (1, 3), strict=True):
@@ -133,12 +130,10 @@ def test_of_a_batch_in_parts_only_the_balance_of_experts_differs(
         assert torch.allclose(*routers, rtol=1e-4, atol=1e-7) is same
 
 
-def test_half_of_the_digits_lead_to_the_same_place(
-    make_model: Callable[..., GPT], tokens: Tensor
-):
+def test_half_of_the_digits_lead_to_the_same_place(make_model, tokens):
     seen: list[torch.dtype] = []
 
-    def run(precision: str) -> tuple[list[float], list[float]]:
+    def run(precision):
         model, lengths = make_model(), []
         model.blocks[1].feed_forward.up.register_forward_hook(
             lambda _, __, output: seen.append(output.dtype)
@@ -170,7 +165,7 @@ def test_half_of_the_digits_lead_to_the_same_place(
     ids=str,
 )
 def test_who_goes_on_gets_the_same_losses_to_the_bit(
-    changes: dict, settings: dict, make_model: Callable[..., GPT], tokens: Tensor
+    changes, settings, make_model, tokens
 ):
     recipe = replace(RECIPE, **changes)
     saved: list[tuple[TrainingState, dict[str, Tensor]]] = []
@@ -200,9 +195,9 @@ def test_who_goes_on_gets_the_same_losses_to_the_bit(
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_a_run_goes_on_with_parameters_that_are_not_trained(
-    optimizer: str, make_model: Callable[..., GPT], tokens: Tensor
+    optimizer, make_model, tokens
 ):
-    def frozen() -> GPT:
+    def frozen():
         model = make_model()
         model.position_embedding.weight.requires_grad_(False)
         model.blocks[0].attention.q_proj.requires_grad_(False)
@@ -218,13 +213,11 @@ def test_a_run_goes_on_with_parameters_that_are_not_trained(
     assert same_weights(whole, parts)
 
 
-def test_the_seed_decides_and_nothing_else_does(
-    make_model: Callable[..., GPT], tokens: Tensor
-):
-    def losses(seed: int, disturbing: bool) -> list[float]:
+def test_the_seed_decides_and_nothing_else_does(make_model, tokens):
+    def losses(seed, disturbing):
         torch.manual_seed(seed + 100)
 
-        def disturb(_: Progress) -> None:
+        def disturb(_):
             torch.rand(7)
 
         model = make_model(dropout=0.25)
@@ -240,7 +233,7 @@ def test_the_seed_decides_and_nothing_else_does(
     )
 
 
-def test_it_stops_when_told_and_saves(make_model: Callable[..., GPT], tokens: Tensor):
+def test_it_stops_when_told_and_saves(make_model, tokens):
     reports: list[Progress] = []
     saved: list[int] = []
     model = make_model()
@@ -268,7 +261,7 @@ def test_it_stops_when_told_and_saves(make_model: Callable[..., GPT], tokens: Te
     assert same_weights(model, whole)
 
 
-def test_reports_and_evaluations(make_model: Callable[..., GPT], tokens: Tensor):
+def test_reports_and_evaluations(make_model, tokens):
     reports: list[Progress] = []
     model = make_model()
     state = train(model, tokens, RECIPE, validation=tokens[:60], on_step=reports.append)
@@ -289,9 +282,7 @@ def test_reports_and_evaluations(make_model: Callable[..., GPT], tokens: Tensor)
     assert state.saved_step is None
 
 
-def test_a_run_that_is_over_is_left_alone(
-    make_model: Callable[..., GPT], tokens: Tensor
-):
+def test_a_run_that_is_over_is_left_alone(make_model, tokens):
     model = make_model()
     state = train(model, tokens, RECIPE)
     saved: list[TrainingState] = []
@@ -315,16 +306,11 @@ def test_a_run_that_is_over_is_left_alone(
     ],
 )
 def test_what_is_no_number_stops_the_run_and_is_not_saved(
-    step: int | None,
-    number: float,
-    message: str,
-    saved_steps: list[int],
-    make_model: Callable[..., GPT],
-    tokens: Tensor,
+    step, number, message, saved_steps, make_model, tokens
 ):
     model, saved = make_model(), list[int]()
 
-    def spoil(progress: Progress) -> None:
+    def spoil(progress):
         if progress.step == step:
             model.token_embedding.weight.data[3, 1] = number
 
@@ -343,17 +329,15 @@ def test_what_is_no_number_stops_the_run_and_is_not_saved(
     assert (caught.value.saved_step, saved) == ([None, *saved_steps][-1], saved_steps)
 
 
-def test_a_loss_that_rises_stops_the_run_and_is_not_saved(
-    make_model: Callable[..., GPT], tokens: Tensor
-):
+def test_a_loss_that_rises_stops_the_run_and_is_not_saved(make_model, tokens):
     model, saved = make_model(), list[int]()
     recipe = replace(RECIPE, steps=40, evaluate_every=40, margin=0.5, patience=6)
 
-    def scramble(progress: Progress) -> None:
+    def scramble(progress):
         if progress.step == 7:
             model.token_embedding.weight.data.mul_(-50.0)
 
-    def keep(state: TrainingState) -> None:
+    def keep(state):
         saved.append(state.step)
 
     with pytest.raises(TrainingDivergedError) as caught:
@@ -383,8 +367,8 @@ def test_a_loss_that_rises_stops_the_run_and_is_not_saved(
     assert caught.value.step == 12
 
 
-def test_experts_are_balanced(make_model: Callable[..., GPT], tokens: Tensor):
-    def spread_of(weight: float) -> float:
+def test_experts_are_balanced(make_model, tokens):
+    def spread_of(weight):
         model = make_model(num_experts=5, experts_per_token=1)
         for block in model.blocks:
             # All tokens to the first expert, at the beginning.
@@ -397,9 +381,7 @@ def test_experts_are_balanced(make_model: Callable[..., GPT], tokens: Tensor):
     assert spread_of(1.0) < spread_of(0.0) - 0.5
 
 
-def test_the_loss_reported_is_that_of_the_text(
-    make_model: Callable[..., GPT], tokens: Tensor
-):
+def test_the_loss_reported_is_that_of_the_text(make_model, tokens):
     recipe = replace(RECIPE, steps=1, warmup=0, balance_weight=100.0)
     model = make_model(num_experts=3)
     inputs, targets = batch_at(tokens, step=0, batch_size=6, seq_len=5, seed=0)
@@ -409,14 +391,12 @@ def test_the_loss_reported_is_that_of_the_text(
     assert loss == pytest.approx(expected.item(), rel=1e-5)
 
 
-def test_compiled_it_is_the_same(
-    make_model: Callable[..., GPT], tokens: Tensor, monkeypatch: pytest.MonkeyPatch
-):
+def test_compiled_it_is_the_same(make_model, tokens, monkeypatch):
     # As one program without a break, which is then run as it is: a compiler for C++
     # is not on every machine.
     captured: list[object] = []
 
-    def capture(function: Callable[..., object]) -> Callable[..., object]:
+    def capture(function):
         captured.append(function)
         return compile_it(function, backend="eager", fullgraph=True)
 
@@ -432,9 +412,7 @@ def test_compiled_it_is_the_same(
     assert len(captured) == 1
 
 
-def test_what_does_not_go_together_is_refused(
-    make_model: Callable[..., GPT], tokens: Tensor, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_does_not_go_together_is_refused(make_model, tokens, monkeypatch):
     recipe = replace(RECIPE, precision="fp16")
     message = r"^shard=True cannot be combined with precision='fp16'$"
     with pytest.raises(ValueError, match=message):
@@ -461,10 +439,7 @@ def test_what_does_not_go_together_is_refused(
             train(make_model(), tokens, recipe, on_step=reports.append, **settings)
     for model, message in (
         (make_model(vocab_size=1), "vocab_size=1 leaves nothing to learn: every token"),
-        (
-            make_model(dropout=1.0),
-            "dropout=1.0 must be less than 1: it drops every",
-        ),
+        (make_model(dropout=1.0), "dropout=1.0 must be less than 1: it drops every"),
         (torch.compile(make_model(), backend="eager"), r".*write Recipe\(compile=True"),
     ):
         with pytest.raises(ValueError, match=f"^{message}"):
@@ -473,16 +448,16 @@ def test_what_does_not_go_together_is_refused(
 
 
 def test_losses_are_read_many_at_a_time_where_reading_is_waiting(
-    make_model: Callable[..., GPT], tokens: Tensor, monkeypatch: pytest.MonkeyPatch
+    make_model, tokens, monkeypatch
 ):
     read: list[int] = []
     read_losses, start = Monitor.read, Learner.__init__
 
-    def count(monitor: Monitor) -> None:
+    def count(monitor):
         read.append(len(monitor.unread))
         read_losses(monitor)
 
-    def slow_to_read(learner: Learner, *args: object, **settings: object) -> None:
+    def slow_to_read(learner, *args, **settings):
         start(learner, *args, **settings)
         learner.read_every = 4
 
@@ -508,9 +483,7 @@ def test_losses_are_read_many_at_a_time_where_reading_is_waiting(
     assert [r.step for r in reports if r.validation] == [3, 6, 7]
 
 
-def test_each_step_process_and_seed_draws_its_own_dropout(
-    make_model: Callable[..., GPT], tokens: Tensor
-):
+def test_each_step_process_and_seed_draws_its_own_dropout(make_model, tokens):
     learner = Learner(make_model(), tokens, replace(RECIPE, steps=50))
     numbers = set()
     for seed in range(3):
@@ -528,7 +501,7 @@ def play_a_cpu(monkeypatch: pytest.MonkeyPatch, fast: str) -> list[str]:
     """Let steps in one precision be the faster ones; return those that are done."""
     done: list[str] = []
 
-    def faster(step: Callable[[str], object]) -> str:
+    def faster(step):
         for name in ("fp32", "bf16"):
             step(name)
             done.append(name)
@@ -541,9 +514,7 @@ def play_a_cpu(monkeypatch: pytest.MonkeyPatch, fast: str) -> list[str]:
 AUTO = replace(RECIPE, precision="auto")
 
 
-def test_to_measure_changes_nothing(
-    make_model: Callable[..., GPT], tokens: Tensor, monkeypatch: pytest.MonkeyPatch
-):
+def test_to_measure_changes_nothing(make_model, tokens, monkeypatch):
     done = play_a_cpu(monkeypatch, "bf16")
     model = make_model(dropout=0.25, num_experts=3).eval()
     model.norm.weight.grad = torch.ones(12)
@@ -565,9 +536,7 @@ def test_to_measure_changes_nothing(
     assert same_weights(model, other)
 
 
-def test_who_goes_on_computes_in_what_was_chosen(
-    make_model: Callable[..., GPT], tokens: Tensor, monkeypatch: pytest.MonkeyPatch
-):
+def test_who_goes_on_computes_in_what_was_chosen(make_model, tokens, monkeypatch):
     play_a_cpu(monkeypatch, "bf16")
     saved: list[tuple[TrainingState, dict[str, Tensor]]] = []
     whole = make_model()

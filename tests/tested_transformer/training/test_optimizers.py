@@ -1,11 +1,10 @@
 """Which optimizer changes what, rates, the norm of a gradient, and what is kept."""
 
 import re
-from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from tested_transformer.attentions import Differential
 from tested_transformer.gpt import GPT
@@ -40,9 +39,7 @@ TABLES = ["head.weight", "position_embedding.weight", "token_embedding.weight"]
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_matrices_decay_and_nothing_else(
-    optimizer: str, make_model: Callable[..., GPT]
-):
+def test_matrices_decay_and_nothing_else(optimizer, make_model):
     model = make_model(tie_head=False)
     recipe = Recipe(
         optimizer=optimizer,
@@ -73,9 +70,7 @@ def test_matrices_decay_and_nothing_else(
     assert len(muon) == (optimizer == "muon")
 
 
-def test_a_smear_and_the_shares_of_differential_attention_are_no_matrices(
-    make_model: Callable[..., GPT],
-):
+def test_a_smear_and_the_shares_of_differential_attention_are_no_matrices(make_model):
     model = make_model(attention=Differential(), num_heads=2, smear=True)
     model.smear = nn.Parameter(torch.zeros(3, 12))
     for optimizer in ("adamw", "muon"):
@@ -89,7 +84,7 @@ def test_a_smear_and_the_shares_of_differential_attention_are_no_matrices(
     assert [len(group["params"]) for group in adamw.param_groups] == [1]
 
 
-def test_a_compiled_model_is_refused(make_model: Callable[..., GPT]):
+def test_a_compiled_model_is_refused(make_model):
     model = make_model()
     message = (
         "model comes from torch.compile, which calls a parameter {}: pass the model "
@@ -109,7 +104,7 @@ def test_a_compiled_model_is_refused(make_model: Callable[..., GPT]):
     assert make_optimizers(other, Recipe())
 
 
-def test_rates_follow_the_schedule(make_model: Callable[..., GPT]):
+def test_rates_follow_the_schedule(make_model):
     recipe = Recipe(
         optimizer="muon",
         lr=0.5,
@@ -132,7 +127,7 @@ def test_a_long_gradient_is_shortened_and_a_short_one_is_not():
     parameters = [nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(1, 3))]
     idle = nn.Parameter(torch.zeros(5))
 
-    def clipped(longest: float) -> tuple[float, list[float]]:
+    def clipped(longest):
         parameters[0].grad = torch.tensor([3.0, 0.0])
         parameters[1].grad = torch.tensor([[0.0, -4.0, 12.0]])
         length = clip_gradients([*parameters, idle], longest)
@@ -159,9 +154,7 @@ def steps_of(
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_new_optimizers_go_on_where_others_were(
-    optimizer: str, make_model: Callable[..., GPT]
-):
+def test_new_optimizers_go_on_where_others_were(optimizer, make_model):
     recipe = Recipe(optimizer=optimizer)
     model = make_model()
     optimizers = make_optimizers(model, recipe)
@@ -183,7 +176,7 @@ def test_new_optimizers_go_on_where_others_were(
         assert torch.equal(given[name], tensor)
 
 
-def test_another_optimizers_memory_is_refused(make_model: Callable[..., GPT]):
+def test_another_optimizers_memory_is_refused(make_model):
     model = make_model()
     muon = make_optimizers(model, Recipe(optimizer="muon"))
     adamw = make_optimizers(model, Recipe())
@@ -197,13 +190,13 @@ def test_another_optimizers_memory_is_refused(make_model: Callable[..., GPT]):
         restore_optimizers(model, adamw, optimizer_tensors(model, muon))
 
 
-def test_a_frozen_parameter_may_have_a_memory_or_none(make_model: Callable[..., GPT]):
+def test_a_frozen_parameter_may_have_a_memory_or_none(make_model):
     model = make_model()
     optimizers = make_optimizers(model, Recipe())
     steps_of(model, optimizers, [1])
     tensors = optimizer_tensors(model, optimizers)
 
-    def restored(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    def restored(tensors):
         others = make_optimizers(model, Recipe())
         restore_optimizers(model, others, tensors)
         return optimizer_tensors(model, others)
@@ -226,7 +219,7 @@ def test_a_frozen_parameter_may_have_a_memory_or_none(make_model: Callable[..., 
         restored(half)
 
 
-def test_a_tensor_of_another_shape_is_refused(make_model: Callable[..., GPT]):
+def test_a_tensor_of_another_shape_is_refused(make_model):
     model = make_model()
     optimizers = make_optimizers(model, Recipe())
     steps_of(model, optimizers, [1])

@@ -74,7 +74,7 @@ def test_a_value_of_another_type_is_named():
     ],
     ids=str,
 )
-def test_what_makes_no_recipe_is_named(changes: dict, message: str):
+def test_what_makes_no_recipe_is_named(changes, message):
     assert refusal(**changes) == f"ValueError: {message}"
 
 
@@ -153,9 +153,7 @@ def test_the_factors_are_those_worked_out_by_hand():
     decay=st.floats(0, 1),
     final=st.floats(0, 1),
 )
-def test_it_rises_then_falls_and_wastes_no_step(
-    schedule: str, steps: int, rise: float, decay: float, final: float
-):
+def test_it_rises_then_falls_and_wastes_no_step(schedule, steps, rise, decay, final):
     warmup = int(rise * steps)
     recipe = Recipe(
         steps=steps, schedule=schedule, warmup=warmup, decay=decay, final_lr=final

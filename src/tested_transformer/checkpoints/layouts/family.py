@@ -21,7 +21,15 @@ from tested_transformer.checkpoints.tensor_files import on_meta
 from tested_transformer.config import GPTConfig
 from tested_transformer.gpt import GPT
 
-__all__ = ["Family", "Settings", "Stored", "gain_from_one", "renamed"]
+__all__ = [
+    "Family",
+    "Settings",
+    "Stored",
+    "cut",
+    "gain_from_one",
+    "joined",
+    "renamed",
+]
 
 # Settings that change nothing in a pass: tokens, training, versions, and speed.
 _WITHOUT_EFFECT = {
@@ -43,7 +51,7 @@ _WITHOUT_EFFECT = {
 # What a silent config.json means, where it has an effect.
 _NEUTRAL: tuple[Any, ...] = (None, False, (), {})
 _LARGEST = 2**24  # of what a published model has, the longest text is 10 million
-_HEAD, _EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
+_HEAD = "lm_head.weight"
 
 
 class Settings:
@@ -112,6 +120,10 @@ class Settings:
             )
         return choices[value]
 
+    def ignore_the_rest(self) -> None:
+        """Count what nobody asked for as known."""
+        self._asked |= self.values.keys()
+
     def refuse_the_rest(self) -> None:
         """Refuse what nobody asked for, unless it says nothing.
 
@@ -137,6 +149,16 @@ def _same(tensors: Sequence[Tensor]) -> Tensor:
 
 def _alone(tensor: Tensor, like: Sequence[Tensor]) -> Sequence[Tensor]:
     return [tensor]
+
+
+def joined(tensors: Sequence[Tensor]) -> Tensor:
+    """Return one matrix with the rows of several."""
+    return torch.cat([*tensors])
+
+
+def cut(whole: Tensor, like: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Return the parts of such a matrix."""
+    return whole.split([len(each) for each in like])
 
 
 @dataclass(frozen=True)
@@ -174,6 +196,11 @@ def renamed(
         yield Stored(name, (ours,)) if store is None else store(name, ours)
 
 
+def _weight_name(name: str) -> str | None:
+    # Old files hold the angles of rotary positions, which follow from the settings.
+    return None if name.endswith(".rotary_emb.inv_freq") else name
+
+
 @dataclass(frozen=True)
 class Family:
     """A layout of settings and weights, under the names of ``transformers``.
@@ -185,6 +212,9 @@ class Family:
         write: Returns the settings that describe a config; what they cannot say, they
             leave out.
         stored: Yields the tensors of a model with a config.
+        known_name: Returns the name in ``stored`` of a tensor in a file, or ``None`` if
+            it holds no weights.
+        embedding: The name of the token embedding, which a head may be tied to.
     """
 
     model_type: str
@@ -192,6 +222,8 @@ class Family:
     read: Callable[[Settings], dict[str, Any]]
     write: Callable[[GPTConfig], dict[str, Any]]
     stored: Callable[[GPTConfig], Iterator[Stored]]
+    known_name: Callable[[str], str | None] = _weight_name
+    embedding: str = "model.embed_tokens.weight"
 
     def config(self, values: Mapping[str, Any], origin: str) -> GPTConfig:
         """Return the config that a ``config.json`` describes.
@@ -248,27 +280,29 @@ class Family:
         Raises:
             CheckpointError: If a weight is missing, unknown or has another shape.
         """
-        # Old files hold the angles of rotary positions, which follow from the settings.
-        found = {
-            name: shape
-            for name, shape in on_meta(theirs).items()
-            if not name.endswith(".rotary_emb.inv_freq")
-        }
-        check_sizes(config, found, origin)
+        names: dict[str, str] = {}
+        for file_name in theirs:
+            name = self.known_name(file_name)
+            if name in names:
+                raise CheckpointError(f"{origin} has {name} twice")
+            if name is not None:
+                names[name] = file_name
+        shapes = on_meta(theirs)
+        check_sizes(config, shapes, origin)
         like = GPT(config, device="meta").state_dict()
         wanted = dict(self.theirs(like, config))
-        head = found.pop(_HEAD, None) if config.tie_head else None
-        check_fit(wanted, found, origin)
-        if head is not None and not torch.equal(theirs[_HEAD], theirs[_EMBEDDING]):
+        head = names.pop(_HEAD, None) if config.tie_head else None
+        check_fit(wanted, {name: shapes[names[name]] for name in names}, origin)
+        embedding = names[self.embedding]
+        if head is not None and not torch.equal(theirs[head], theirs[embedding]):
             raise CheckpointError(
                 f"{origin} ties the head to the token embedding, but their matrices "
                 "differ"
             )
 
         def parts(stored: Stored) -> Iterator[tuple[str, Tensor]]:
-            shapes = [like[name] for name in stored.ours]
-            made = stored.part(theirs[stored.name], shapes)
-            return zip(stored.ours, made, strict=True)
+            tensor, ours = theirs[names[stored.name]], stored.ours
+            return zip(ours, stored.part(tensor, [like[x] for x in ours]), strict=True)
 
         # A loop would hold the last pair while the next one is read.
         return chain.from_iterable(map(parts, self.stored(config)))

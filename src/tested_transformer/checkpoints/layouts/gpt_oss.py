@@ -23,6 +23,7 @@ from tested_transformer.checkpoints.layouts.llama import (
     read_experts,
     read_sizes,
     read_windows,
+    write_experts,
     write_sizes,
     write_windows,
 )
@@ -64,12 +65,8 @@ def _read(settings: Settings) -> dict[str, Any]:
 
 
 def _write(config: GPTConfig) -> dict[str, Any]:
-    experts = {
-        "num_local_experts": config.num_experts,
-        "num_experts_per_tok": config.experts_per_token,
-    }
     plain = {"rope_scaling": {"rope_type": "default"}}  # silence would mean YaRN
-    return plain | write_sizes(config) | write_windows(config) | experts
+    return plain | write_sizes(config) | write_windows(config) | write_experts(config)
 
 
 def _stored(config: GPTConfig) -> Iterator[Stored]:

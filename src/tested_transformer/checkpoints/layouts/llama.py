@@ -39,6 +39,7 @@ __all__ = [
     "read_experts",
     "read_sizes",
     "read_windows",
+    "write_experts",
     "write_sizes",
     "write_windows",
 ]
@@ -403,7 +404,8 @@ def read_experts(settings: Settings, *names: str) -> dict[str, Any]:
     return {"num_experts": count, "experts_per_token": each}
 
 
-def _write_experts(config: GPTConfig) -> dict[str, Any]:
+def write_experts(config: GPTConfig) -> dict[str, Any]:
+    """Return the settings that say what ``read_experts`` reads."""
     return {
         "num_local_experts": config.num_experts,
         "num_experts_per_tok": config.experts_per_token,
@@ -435,7 +437,7 @@ def _read_qwen3_moe(settings: Settings) -> dict[str, Any]:
 
 
 def _write_qwen3_moe(config: GPTConfig) -> dict[str, Any]:
-    written = _write_mistral(config) | _write_experts(config)
+    written = _write_mistral(config) | write_experts(config)
     return written | {
         "moe_intermediate_size": written["intermediate_size"],
         "norm_topk_prob": True,
@@ -452,7 +454,7 @@ MIXTRAL = Family(
     "mixtral",
     "MixtralForCausalLM",
     _read_mixtral,
-    lambda config: _write_mistral(config) | _write_experts(config),
+    lambda config: _write_mistral(config) | write_experts(config),
     _stored_mixtral,
 )
 QWEN3_MOE = Family(

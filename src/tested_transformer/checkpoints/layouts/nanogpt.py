@@ -4,12 +4,14 @@ It has the names of GPT-2, and stores matrices as (out, in).
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tested_transformer.checkpoints.layouts.gpt2 import model_settings, present_weights
+from tested_transformer.checkpoints.layouts.family import Family, Settings
+from tested_transformer.checkpoints.layouts.gpt2 import full_name, stored_as_gpt2
 from tested_transformer.checkpoints.loading import fill_model
 from tested_transformer.gpt import GPT
 
@@ -24,6 +26,23 @@ _OF_NANOGPT = {
     "bias": "bias",
     "dropout": "dropout",
 }
+
+
+def _read(settings: Settings) -> dict[str, Any]:
+    found = {ours: settings.get(name) for ours, name in _OF_NANOGPT.items()}
+    settings.ignore_the_rest()
+    return found
+
+
+_NANOGPT = Family(
+    "nanogpt",
+    "nanoGPT",
+    _read,
+    lambda config: {},  # it has no config.json to write
+    partial(stored_as_gpt2, turned=False),
+    known_name=full_name,
+    embedding="transformer.wte.weight",
+)
 
 
 def from_nanogpt(
@@ -55,7 +74,7 @@ def from_nanogpt(
         CheckpointError: If a weight is missing, unknown or has another shape, or a
             setting is missing or does not fit.
     """
-    config = model_settings(settings, _OF_NANOGPT, origin)
-    pairs = present_weights(weights, config, origin, turned=False)
+    config = _NANOGPT.config(settings, origin)
+    pairs = _NANOGPT.ours(weights, config, origin)
     dtype = torch.float32 if dtype is None else dtype
     return fill_model(config, pairs, origin, device=device, dtype=dtype)

@@ -1,15 +1,14 @@
 """The layout of Phi-3: a Llama whose projections of one input share a matrix."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from tested_transformer.checkpoints.layouts.family import (
     Family,
     Settings,
     Stored,
+    cut,
+    joined,
     renamed,
 )
 from tested_transformer.checkpoints.layouts.llama import (
@@ -56,15 +55,7 @@ def _stored(config: GPTConfig) -> Iterator[Stored]:
         yield from renamed(block_names(layer, _ALONE))
         for name, parts in _SHARED.items():
             ours = tuple(f"blocks.{layer}.{part}.weight" for part in parts)
-            yield Stored(f"model.layers.{layer}.{name}.weight", ours, _join, _part)
-
-
-def _join(weights: Sequence[Tensor]) -> Tensor:
-    return torch.cat([*weights])
-
-
-def _part(whole: Tensor, like: Sequence[Tensor]) -> Sequence[Tensor]:
-    return whole.split([len(each) for each in like])
+            yield Stored(f"model.layers.{layer}.{name}.weight", ours, joined, cut)
 
 
 PHI3 = Family("phi3", "Phi3ForCausalLM", _read, _write, _stored)

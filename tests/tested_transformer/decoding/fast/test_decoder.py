@@ -111,7 +111,7 @@ def check_against_whole_passes(reader, model: GPT, lengths: tuple[int, ...]) -> 
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_it_is_the_model(name: str):
+def test_it_is_the_model(name):
     """Of several lengths and alone, across the first block of keys."""
     model = make(**VARIANTS[name])
     decoder = Decoder(model)
@@ -146,10 +146,9 @@ def test_every_setting_has_been_away_from_its_default():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "positions"),
-    [(torch.bfloat16, "rotary"), (torch.float64, "sinusoidal")],
+    ("dtype", "positions"), [(torch.bfloat16, "rotary"), (torch.float64, "sinusoidal")]
 )
-def test_other_types_of_numbers(dtype: torch.dtype, positions: str):
+def test_other_types_of_numbers(dtype, positions):
     model = make(positions=positions, norm="rms", qk_norm=True).to(dtype)
     contexts, steps = some_tokens(5), torch.randint(V, (1, 3))
     got = read_on(Decoder(model), contexts, steps)
@@ -227,15 +226,13 @@ def test_it_reads_without_dropout_and_leaves_the_model_as_it_was():
 
 
 @pytest.mark.usefixtures("as_a_caller")
-def test_a_step_compiles_without_breaks_for_sizes_that_stay(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_a_step_compiles_without_breaks_for_sizes_that_stay(monkeypatch):
     """After it was used, too, and in ``generate`` in place of its model."""
     torch.compiler.reset()
     graphs: list[torch.fx.GraphModule] = []
     options: list[dict[str, object]] = []
 
-    def count(graph: torch.fx.GraphModule, _) -> torch.fx.GraphModule:
+    def count(graph, _):
         graphs.append(graph)
         return graph
 

@@ -85,13 +85,13 @@ def test_a_model_with_something_of_its_own_is_refused():
         d_model=H * D_K, num_heads=H, core=AdjustedSoftmax(soft_cap=2.0)
     )
 
-    def add_a_hook(model: GPT) -> None:
+    def add_a_hook(model):
         model.norm.register_forward_pre_hook(lambda _, inputs: inputs)
 
-    def prune_a_weight(model: GPT) -> None:
+    def prune_a_weight(model):
         prune.l1_unstructured(model.get_submodule(UP), "weight", amount=0.5)
 
-    def normalize_a_weight(model: GPT) -> None:
+    def normalize_a_weight(model):
         parametrizations.weight_norm(model.get_submodule(UP))
 
     for change, message in (
@@ -134,7 +134,7 @@ def test_a_model_with_something_of_its_own_is_refused():
     ],
     ids=str,
 )
-def test_int8_weights_are_near_and_a_quarter(changes: dict, dtype: torch.dtype):
+def test_int8_weights_are_near_and_a_quarter(changes, dtype):
     model = make(**changes)
     for parameter in model.parameters():  # as small as trained ones are
         nn.init.normal_(parameter, std=0.05)

@@ -1,7 +1,5 @@
 """Small models with weights large enough for them to have an opinion."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 
@@ -9,8 +7,8 @@ from tested_transformer.gpt import GPT, GPTConfig
 
 
 @pytest.fixture
-def make() -> Callable[..., GPT]:
-    def make(seed: int = 0, *, vocab_size: int = 11, sharp: float = 1.0, **changes):
+def make():
+    def make(seed=0, *, vocab_size=11, sharp=1.0, **changes):
         torch.manual_seed(seed)
         sizes = {"d_model": 12, "num_heads": 3, "num_layers": 2, "max_seq_len": 24}
         config = GPTConfig(vocab_size=vocab_size, **{**sizes, **changes})

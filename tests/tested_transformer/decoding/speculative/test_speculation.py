@@ -1,10 +1,6 @@
 """Speculative decoding: the target's own distribution, by enumeration and by draws."""
 
-import math
-from itertools import product
-
 import pytest
-import torch
 
 from tested_transformer.decoding import (
     ModelDrafter,
@@ -16,70 +12,6 @@ from tested_transformer.decoding import (
     speculate,
     stream_speculation,
 )
-from transformer_book.outcomes import every_outcome
-
-V = 3
-
-
-def two_likeliest(logits):
-    kept = logits >= logits.topk(2, dim=-1).values[:, -1:]
-    return logits.masked_fill(~kept, -torch.inf).softmax(dim=-1)
-
-
-@pytest.mark.parametrize("num_drafted", [1, 2])
-def test_every_text_has_the_targets_probability(num_drafted, make):
-    model, prompt, length = make(vocab_size=V), [1, 0, 1], 3
-    expected = {}
-    for text in product(range(V), repeat=length):
-        with torch.no_grad():
-            logits = model(torch.tensor([[*prompt, *text]]))[0, len(prompt) - 1 : -1]
-        rows = logits.softmax(dim=-1)
-        expected[text] = math.prod(rows[i, t].item() for i, t in enumerate(text))
-    for drafter in (
-        ModelDrafter(make(1, vocab_size=V)),
-        ModelDrafter(make(1, vocab_size=V), probabilities=two_likeliest),
-        NgramDrafter(V, longest=2),
-    ):
-
-        def run(rng, drafter=drafter):
-            how = {"max_new_tokens": length, "num_drafted": num_drafted}
-            written = speculate(model, prompt, drafter, rng=rng, **how)
-            return (*written.tokens,)
-
-        written = every_outcome(run)
-        assert sum(written.values()) == pytest.approx(1, abs=1e-12)
-        for text, probability in expected.items():
-            assert written.get(text, 0.0) == pytest.approx(probability, abs=1e-9)
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        {"positions": "rotary", "num_kv_heads": 1, "qk_norm": True},
-        {"positions": "alibi", "smear": True},
-        {"windows": 5},
-    ],
-    ids=str,
-)
-def test_greedily_it_writes_what_generate_writes(kind, make):
-    model = make(**kind)
-    prompt, greedy = [3, 1, 4, 1, 5, 3, 1], Sampling(temperature=0.0)
-    (expected,) = generate(model, [prompt], max_new_tokens=17, sampling=greedy)
-    likely = greedy.probabilities
-    alike = ModelDrafter(make(sharp=0.9, **kind), probabilities=likely)
-    for drafter, num_drafted in ((alike, 3), (NgramDrafter(11), 1), (alike, 7)):
-        written = speculate(
-            model,
-            prompt,
-            drafter,
-            max_new_tokens=17,
-            num_drafted=num_drafted,
-            probabilities=likely,
-        )
-        assert written.tokens == expected
-        assert sum(written.accepted) + len(written.accepted) == 17
-        pairs = zip(written.accepted, written.drafted, strict=True)
-        assert all(accepted <= drafted for accepted, drafted in pairs)
 
 
 def test_without_a_draft_it_draws_what_generate_draws(make):

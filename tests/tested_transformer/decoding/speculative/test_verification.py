@@ -1,4 +1,4 @@
-"""Which drafted tokens stay: by enumeration, by hand and against transformers."""
+"""Which drafted tokens stay: by enumeration and by hand; trees are in test_drafters."""
 
 from itertools import product
 
@@ -10,7 +10,6 @@ from tested_transformer.decoding import (
     expected_tokens,
     left_over,
     verify,
-    verify_tree,
 )
 from transformer_book.outcomes import every_outcome
 
@@ -50,84 +49,6 @@ def test_it_accepts_the_overlap_of_both_distributions():
     rest = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
     torch.testing.assert_close(left_over(p, q), rest)
     torch.testing.assert_close(left_over(p, p), p)
-
-
-def test_draws_from_a_tree_are_the_targets_and_a_rule_that_forgets_is_found_out():
-    # Two siblings, drawn without repetition. With four degrees of freedom, a right rule
-    # exceeds 18.47 for one seed in a thousand.
-    p = torch.tensor([0.5, 0.25, 0.15, 0.07, 0.03], dtype=torch.float64)
-    q = torch.tensor([0.3, 0.45, 0.05, 0.15, 0.05], dtype=torch.float64)
-    rng, target = RandomSource(0), p.expand(3, 5)
-
-    def draft():
-        first = rng.draw(q)
-        rest = q.index_fill(0, torch.tensor(first), 0)
-        rows = torch.stack([q, rest / rest.sum()])
-        return [first, rng.draw(rows[1])], rows
-
-    def forgetful(drafted, rows):  # each sibling against all of p
-        for token, row in zip(drafted, rows, strict=True):
-            if rng.accepts(float(p[token]) / float(row[token])):
-                return token
-            rest = left_over(p, row)
-        return rng.draw(rest)
-
-    def ours(drafted, rows):
-        return verify_tree(drafted, [-1, -1], rows, target, rng)[0]
-
-    statistics = []
-    for rule in (ours, forgetful):
-        counts = torch.tensor([rule(*draft()) for _ in range(5000)]).bincount()
-        statistics.append(((counts - 5000 * p) ** 2 / (5000 * p)).sum().item())
-    assert statistics[0] < 18.47 < statistics[1]
-
-
-class Scripted(RandomSource):
-    """Take uniform numbers from a list, and keep what was drawn from."""
-
-    def __init__(self, coins):
-        self.coins, self.drawn_from = [*coins], None
-
-    def accepts(self, probability):
-        return self.coins.pop(0) <= probability
-
-    def draw(self, probabilities):
-        self.drawn_from = probabilities
-        return 0
-
-
-def test_with_the_same_numbers_it_keeps_what_transformers_keeps(monkeypatch):
-    from transformers.generation.utils import _speculative_sampling
-
-    generator, k, vocab_size = torch.Generator().manual_seed(0), 4, 7
-    lengths = set()
-    for _ in range(50):
-        draft, target = 2 * torch.randn(
-            2, k + 1, vocab_size, generator=generator, dtype=torch.float64
-        )
-        draft, coins = draft[:k], torch.rand(k, generator=generator)
-        drafted = torch.multinomial(draft.softmax(-1), 1, generator=generator)[:, 0]
-        scripted, theirs = Scripted(coins.double().tolist()), []
-        monkeypatch.setattr(torch, "rand_like", lambda _, coins=coins: coins.double())
-        monkeypatch.setattr(
-            torch,
-            "multinomial",
-            lambda p, num_samples, theirs=theirs: (
-                theirs.append(p) or torch.zeros(1, 1, dtype=torch.long)
-            ),
-        )
-        tokens, matches = _speculative_sampling(
-            drafted[None], draft[None], k, target[None]
-        )
-        monkeypatch.undo()
-        found = verify(
-            drafted.tolist(), draft.softmax(-1), target.softmax(-1), scripted
-        )
-        assert found == tokens[0].tolist()
-        assert len(found) == int(matches) + 1
-        torch.testing.assert_close(scripted.drawn_from, theirs[0][0])
-        lengths.add(len(found))
-    assert len(lengths) > 2
 
 
 def test_the_formula_counts_what_a_fair_game_gives():

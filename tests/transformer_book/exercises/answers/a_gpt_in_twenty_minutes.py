@@ -1,104 +1,61 @@
 """Answers to the exercises of *A GPT in twenty minutes*: right and wrong ones."""
 
-from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 import torch
-from torch import Tensor
 
 from transformer_book import grade_go_on, grade_reader
 
 
-def go_on(model: Any, tokens: Sequence[int], n: int) -> list[int]:
+def go_on(model, tokens, n, *, read=slice(None), at=-1, chosen=int):
     tokens = list(tokens)
     for _ in range(n):
-        logits = model(torch.tensor([tokens]))
-        tokens.append(logits[0, -1].argmax().item())
+        logits = model(torch.tensor([tokens[read]]))
+        tokens.append(chosen(logits[0, at].argmax()))
     return tokens
 
 
-def without_the_beginning(model: Any, tokens: Sequence[int], n: int) -> list[int]:
-    return go_on(model, tokens, n)[len(tokens) :]
-
-
-def in_place(model: Any, tokens: list[int], n: int) -> list[int]:
+def in_place(model, tokens, n):
     tokens += go_on(model, tokens, n)[len(tokens) :]
     return tokens
 
 
-def without_reading(model: Any, tokens: Sequence[int], n: int) -> list[int]:
+def without_reading(model, tokens, n):
     logits = model(torch.tensor([tokens]))
     return [*tokens, *[logits[0, -1].argmax().item()] * n]
 
 
-def one_word_at_a_time(model: Any, tokens: Sequence[int], n: int) -> list[int]:
-    tokens = list(tokens)
-    for _ in range(n):
-        tokens.append(model(torch.tensor([tokens[-1:]]))[0, -1].argmax().item())
-    return tokens
-
-
-def at_the_first(model: Any, tokens: Sequence[int], n: int) -> list[int]:
-    tokens = list(tokens)
-    for _ in range(n):
-        tokens.append(model(torch.tensor([tokens]))[0, 0].argmax().item())
-    return tokens
-
-
-def as_tensors(model: Any, tokens: Sequence[int], n: int) -> list[Any]:
-    tokens: list[Any] = list(tokens)
-    for _ in range(n):
-        tokens.append(model(torch.tensor([tokens]))[0, -1].argmax())
-    return tokens
-
-
-def flat(model: Any, tokens: Sequence[int], n: int) -> list[int]:
+def flat(model, tokens, n):
     return [*tokens, *[model(torch.tensor(tokens)).argmax().item()] * n]
 
 
-def one_too_many(model: Any, tokens: Sequence[int], n: int) -> list[int]:
-    return go_on(model, tokens, n + 1)
-
-
-def reader(weights: Sequence[Tensor], query: int, key: int) -> tuple[int, int]:
+def reader(weights, query, key):
     found = torch.stack([layer[0, :, query, key] for layer in weights])
     return divmod(int(found.argmax()), found.shape[1])
 
 
-def turned_around(weights: Sequence[Tensor], query: int, key: int) -> Any:
-    return reader(weights, key, query)
-
-
-def head_first(weights: Sequence[Tensor], query: int, key: int) -> Any:
-    return reader(weights, query, key)[::-1]
-
-
-def any_key(weights: Sequence[Tensor], query: int, key: int) -> Any:
+def any_key(weights, query, key):
     found = torch.stack([layer[0, :, query].amax(dim=-1) for layer in weights])
     return divmod(int(found.argmax()), found.shape[1])
 
 
-def in_the_first_layer(weights: Sequence[Tensor], query: int, key: int) -> Any:
-    return reader(weights[:1], query, key)
-
-
 RIGHT = {grade_go_on: go_on, grade_reader: reader}
-WRONG: dict[Any, dict[str, Any]] = {
+WRONG = {
     grade_go_on: {
-        "return the beginning": without_the_beginning,
+        "the beginning": lambda model, start, n: go_on(model, start, n)[len(start) :],
         "changes the list": in_place,
         "must be read before": without_reading,
-        "read all tokens": one_word_at_a_time,
-        "at the last position": at_the_first,
-        "must be integers": as_tensors,
+        "read all tokens": partial(go_on, read=slice(-1, None)),
+        "at the last position": partial(go_on, at=0),
+        "must be integers": partial(go_on, chosen=torch.clone),
         "takes (1, T)": flat,
-        "are 6, not 7": one_too_many,
+        "are 6, not 7": lambda model, tokens, n: go_on(model, tokens, n + 1),
     },
     grade_reader: {
-        "a row is a query": turned_around,
-        "the layer comes first": head_first,
+        "a row is a query": lambda weights, query, key: reader(weights, key, query),
+        "the layer comes first": lambda *args: reader(*args)[::-1],
         "another key": any_key,
-        "in every layer": in_the_first_layer,
+        "in every layer": lambda weights, query, key: reader(weights[:1], query, key),
         "no weight": lambda *_: (1, 1),
     },
 }

@@ -1,66 +1,53 @@
 """Answers to the exercises of *Attention by hand*: right ones, and wrong ones."""
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from attention_check import EXHIBITS, Steps
-from transformer_book import (
-    grade_query,
-    grade_safe_attend,
-    grade_scores_gradient,
-)
-
-Rows = Sequence[Sequence[float]]
+from transformer_book import grade_query, grade_safe_attend, grade_scores_gradient
 
 
-def dot(a: Sequence[float], b: Sequence[float]) -> float:
+def dot(a, b):
     return sum(x * y for x, y in zip(a, b, strict=True))
 
 
-def scored(query: Sequence[float], keys: Rows) -> list[float]:
+def scored(query, keys):
     return [dot(query, key) / math.sqrt(len(query)) for key in keys]
 
 
-def averaged(exps: Sequence[float], values: Rows) -> list[float]:
+def averaged(exps, values):
     return [dot(exps, feature) / sum(exps) for feature in zip(*values, strict=True)]
 
 
-def safe_attend(query: Sequence[float], keys: Rows, values: Rows) -> list[float]:
+def safe_attend(query, keys, values):
     scores = scored(query, keys)
     return averaged([math.exp(score - max(scores)) for score in scores], values)
 
 
-def unsafe(query: Sequence[float], keys: Rows, values: Rows) -> list[float]:
+def unsafe(query, keys, values):
     return averaged([math.exp(score) for score in scored(query, keys)], values)
 
 
-def unscaled(query: Sequence[float], keys: Rows, values: Rows) -> list[float]:
+def unscaled(query, keys, values):
     return averaged([math.exp(dot(query, key)) for key in keys], values)
 
 
-def cut_off(query: Sequence[float], keys: Rows, values: Rows) -> list[float]:
+def cut_off(query, keys, values):
     exps = [math.exp(min(score, 700)) for score in scored(query, keys)]
     return averaged(exps, values)
 
 
-def not_normalized(query: Sequence[float], keys: Rows, values: Rows) -> list[float]:
+def not_normalized(query, keys, values):
     exps = [math.exp(score) for score in scored(query, keys)]
     return [dot(exps, feature) for feature in zip(*values, strict=True)]
 
 
-def with_its_weights(query: Sequence[float], keys: Rows, values: Rows) -> list[Any]:
-    return [*safe_attend(query, keys, values), []]
-
-
-def by(exhibit: str) -> Callable[[Sequence[float], Rows, Rows], list[float]]:
+def by(exhibit):
     """Attend as the library does, but for one exhibit of the bug museum."""
     steps: Steps = EXHIBITS[exhibit].steps
 
-    def attend(query: Sequence[float], keys: Rows, values: Rows) -> list[float]:
+    def attend(query, keys, values):
         q, k, v = (torch.tensor(x).double() for x in ([query], keys, values))
         scores = steps.score(q[None, None], k[None, None], len(query) ** -0.5)
         weights = steps.weigh(scores, None)
@@ -69,26 +56,14 @@ def by(exhibit: str) -> Callable[[Sequence[float], Rows, Rows], list[float]]:
     return attend
 
 
-def scores_gradient(weights: Tensor, values: Tensor, grad_output: Tensor) -> Tensor:
+def scores_gradient(weights, values, grad_output):
     pull = grad_output @ values.mT
     return weights * (pull - (weights * pull).sum(dim=-1, keepdim=True))
 
 
-def of_the_weights(weights: Tensor, values: Tensor, grad_output: Tensor) -> Tensor:
-    return grad_output @ values.mT
-
-
-def nothing_subtracted(weights: Tensor, values: Tensor, grad_output: Tensor) -> Tensor:
-    return weights * (grad_output @ values.mT)
-
-
-def minus_the_mean(weights: Tensor, values: Tensor, grad_output: Tensor) -> Tensor:
+def minus_the_mean(weights, values, grad_output):
     pull = grad_output @ values.mT
     return pull - pull.mean(dim=-1, keepdim=True)
-
-
-def of_one_query(weights: Tensor, values: Tensor, grad_output: Tensor) -> Tensor:
-    return scores_gradient(weights, values, grad_output)[0]
 
 
 X = -math.sqrt(2) * math.log(2)
@@ -98,13 +73,13 @@ RIGHT = {
     grade_query: [X, 0.0],
     grade_scores_gradient: scores_gradient,
 }
-WRONG: dict[Any, dict[str, Any]] = {
+WRONG = {
     grade_safe_attend: {
         "OverflowError for the query [4000.0, 3999.0]": unsafe,
         "wrong for the query [4000.0, 3999.0]": cut_off,
         "the scores are not divided by": unscaled,
         "the weights are not divided by": not_normalized,
-        "return only the output": with_its_weights,
+        "return only the output": lambda *args: [*safe_attend(*args), []],
         "not divided by sqrt(d_k)": by("no-scale"),
         "wrong for the query [0.0, 1.0]": by("scale-upside-down"),
         "wrong for the query [4000": by("no-maximum-taken"),
@@ -119,9 +94,9 @@ WRONG: dict[Any, dict[str, Any]] = {
         "the weights are [0.5, 0.25, 0.25]": [X, X],
     },
     grade_scores_gradient: {
-        "this is the gradient of the weights": of_the_weights,
-        "a row does not sum to 0": nothing_subtracted,
+        "this is the gradient of the weights": lambda w, v, g: g @ v.mT,
+        "a row does not sum to 0": lambda w, v, g: w * (g @ v.mT),
         "the numbers are wrong": minus_the_mean,
-        "the shape is (7,), not (5, 7)": of_one_query,
+        "the shape is (7,), not (5, 7)": lambda *args: scores_gradient(*args)[0],
     },
 }

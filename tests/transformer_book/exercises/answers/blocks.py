@@ -1,23 +1,11 @@
 """Answers to the exercises of *Blocks*: right ones, and wrong ones."""
 
 from functools import partial
-from typing import Any
-
-from torch import Tensor
 
 from transformer_book import grade_block, grade_norm
 
 
-def my_norm(
-    x: Tensor,
-    gain: Tensor | float,
-    bias: Tensor | float,
-    eps: float,
-    *,
-    axes: tuple[int, ...] = (-1,),
-    correction: int = 0,
-    center: bool = True,
-) -> Tensor:
+def my_norm(x, gain, bias, eps, *, axes=(-1,), correction=0, center=True):
     if center:
         x = x - x.mean(dim=axes, keepdim=True)
     variance = x.square().sum(dim=axes, keepdim=True)
@@ -25,31 +13,29 @@ def my_norm(
     return x / (variance / count + eps).sqrt() * gain + bias
 
 
-def eps_outside(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+def eps_outside(x, gain, bias, eps):
     x = x - x.mean(dim=-1, keepdim=True)
     return x / (x.std(dim=-1, correction=0, keepdim=True) + eps) * gain + bias
 
 
-def block(x: Tensor, norm1: Any, attention: Any, norm2: Any, feed: Any) -> Tensor:
+def block(x, norm1, attention, norm2, feed):
     x = x + attention(norm1(x))
     return x + feed(norm2(x))
 
 
-def post_norm(x: Tensor, norm1: Any, attention: Any, norm2: Any, feed: Any) -> Tensor:
+def post_norm(x, norm1, attention, norm2, feed):
     x = norm1(x + attention(x))
     return norm2(x + feed(x))
 
 
-def normed_stream(
-    x: Tensor, norm1: Any, attention: Any, norm2: Any, feed: Any
-) -> Tensor:
+def normed_stream(x, norm1, attention, norm2, feed):
     x = norm1(x)
     x = norm2(x + attention(x))
     return x + feed(x)
 
 
 RIGHT = {grade_norm: my_norm, grade_block: block}
-WRONG: dict[Any, dict[str, Any]] = {
+WRONG = {
     grade_norm: {
         "divides by D - 1": partial(my_norm, correction=1),
         "under the root": eps_outside,

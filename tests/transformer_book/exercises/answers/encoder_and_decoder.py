@@ -1,17 +1,11 @@
 """Answers to the exercises of *Encoder and decoder*: right ones, and wrong ones."""
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
-from torch import Tensor
 
 from transformer_book import grade_shift, grade_writing
 
-Tables = tuple[Tensor, Tensor]
 
-
-def shift(sentences: list[list[int]], bos: int, eos: int, pad: int) -> Tables:
+def shift(sentences, bos, eos, pad):
     longest = max(len(sentence) for sentence in sentences) + 2
     whole = torch.full((len(sentences), longest), pad)
     for row, sentence in zip(whole, sentences, strict=True):
@@ -19,50 +13,38 @@ def shift(sentences: list[list[int]], bos: int, eos: int, pad: int) -> Tables:
     return whole[:, :-1], whole[:, 1:]
 
 
-def without_end(sentences: list[list[int]], bos: int, eos: int, pad: int) -> Tables:
+def without_end(sentences, bos, eos, pad):
     given, wanted = shift(sentences, bos, eos, pad)
     return given, wanted.masked_fill(wanted == eos, pad)
 
 
-def filled_with_zeros(
-    sentences: list[list[int]], bos: int, eos: int, pad: int
-) -> Tables:
-    return shift(sentences, bos, eos, 0)
-
-
-def same(*given: Any, **tokens: int) -> Tables:
-    _, wanted = shift(*given, **tokens)
+def same(*args, **tokens):
+    _, wanted = shift(*args, **tokens)
     return wanted, wanted
 
 
-def backward(*given: Any, **tokens: int) -> Tables:
-    reads, wanted = shift(*given, **tokens)
+def backward(*args, **tokens):
+    reads, wanted = shift(*args, **tokens)
     return wanted, reads
 
 
-def one_longer(*given: Any, **tokens: int) -> Tables:
-    reads, wanted = shift(*given, **tokens)
+def one_longer(*args, **tokens):
+    reads, wanted = shift(*args, **tokens)
     return torch.cat([reads, reads[:, -1:]], dim=1), wanted
-
-
-def no_start(sentences: list[list[int]], bos: int, eos: int, pad: int) -> Tables:
-    return shift(sentences, eos, eos, pad)
 
 
 def writing(
     *,
-    across: bool = True,
-    alone: bool = True,
-    newest_only: bool = False,
-    until: Callable[[Tensor], Tensor] = torch.all,
-    row: int = -1,
-    again: bool = False,
-    bos_too: bool = False,
-    more: int = 0,
-) -> Callable[..., list[list[int]]]:
-    def write(
-        model: Any, source: Tensor, mask: Tensor, bos: int, eos: int, longest: int
-    ) -> list[list[int]]:
+    across=True,
+    alone=True,
+    newest_only=False,
+    until=torch.all,
+    row=-1,
+    again=False,
+    bos_too=False,
+    more=0,
+):
+    def write(model, source, mask, bos, eos, longest):
         context = model.encode(source, mask=mask if alone else None)
         target = torch.full((len(source), 1), bos)
         for _ in range(longest + more):
@@ -79,19 +61,15 @@ def writing(
     return write
 
 
-def with_end(*given: Any) -> list[list[int]]:
-    return [[*row, 2] for row in writing()(*given)]
-
-
 RIGHT = {grade_shift: shift, grade_writing: writing()}
-WRONG: dict[Any, dict[str, Any]] = {
+WRONG = {
     grade_shift: {
         "it will not stop": without_end,
-        "then <eos>": filled_with_zeros,
+        "then <eos>": lambda sentences, bos, eos, pad: shift(sentences, bos, eos, 0),
         "not shifted": same,
         "never guessed": backward,
         "each row that reads": one_longer,
-        "guessed from <bos>": no_start,
+        "guessed from <bos>": lambda rows, bos, eos, pad: shift(rows, eos, eos, pad),
     },
     grade_writing: {
         "read 6 times": writing(again=True),
@@ -101,7 +79,7 @@ WRONG: dict[Any, dict[str, Any]] = {
         "in its order": writing(newest_only=True),
         "the guess of the last row": writing(row=0),
         "<bos> is not part": writing(bos_too=True),
-        "from <eos> on": with_end,
+        "from <eos> on": lambda *args: [[*row, 2] for row in writing()(*args)],
         "with longest=2": writing(more=1),
     },
 }

@@ -1,16 +1,11 @@
 """Answers to the exercises of *Experts*: right ones, and wrong ones."""
 
-from typing import Any
-
 import torch
-from torch import Tensor
 
 from transformer_book import grade_balance, grade_route
 
 
-def route(
-    logits: Tensor, k: int, *, divided: tuple[int, ...] = (2, 3), axis: int = -1
-) -> Tensor:
+def route(logits, k, *, divided=(2, 3), axis=-1):
     probabilities = logits.softmax(dim=axis)
     shares, chosen = probabilities.topk(k, dim=-1)
     if k in divided:
@@ -18,19 +13,19 @@ def route(
     return torch.zeros_like(probabilities).scatter(-1, chosen, shares)
 
 
-def balance(probabilities: Tensor, k: int) -> Tensor:
+def balance(probabilities, k):
     tokens, experts = probabilities.shape
     chosen = probabilities.topk(k, dim=-1).indices
     used = torch.bincount(chosen.flatten(), minlength=experts) / (k * tokens)
     return experts * (used * probabilities.mean(dim=0)).sum()
 
 
-def evenly(logits: Tensor, k: int) -> Tensor:
+def evenly(logits, k):
     return (route(logits, k) > 0) / k
 
 
 RIGHT = {grade_route: route, grade_balance: balance}
-WRONG: dict[Any, dict[str, Any]] = {
+WRONG = {
     grade_route: {
         "every share is 1": lambda s, k: route(s, k, divided=(1, 2, 3)),
         "sum to 0.90": lambda s, k: route(s, k, divided=()),

@@ -1,34 +1,27 @@
 """Answers to the exercises of *Five implementations*: right ones, and wrong ones."""
 
-from typing import Any
-
 import torch
-from torch import Tensor
 
-from transformer_book import (
-    grade_softmax_backward,
-    grade_unpack,
-    grade_unpack_groups,
-)
+from transformer_book import grade_softmax_backward, grade_unpack, grade_unpack_groups
 from transformer_book.implementations import flax_dense
 
 
-def unpack(packed: Tensor, num_heads: int) -> tuple[Tensor, ...]:
+def unpack(packed, num_heads):
     by_head = packed.unflatten(0, (num_heads, 3, -1))
     return by_head.transpose(0, 1).flatten(1, 2).unbind(0)
 
 
-def exchanged(packed: Tensor, num_heads: int) -> tuple[Tensor, ...]:
+def exchanged(packed, num_heads):
     q, k, v = unpack(packed, num_heads)
     return q, v, k
 
 
-def queries_first(packed: Tensor, num_heads: int) -> tuple[Tensor, ...]:
+def queries_first(packed, num_heads):
     by_kind = packed.unflatten(0, (3, num_heads, -1))
     return by_kind.transpose(0, 1).flatten(1, 2).unbind(0)
 
 
-def checked(packed: Tensor, num_heads: int) -> tuple[Tensor, ...]:
+def checked(packed, num_heads):
     """Unpack, and pack again as Flax's one dense layer does."""
     parts = unpack(packed, num_heads)
     names = ("q_proj", "k_proj", "v_proj", "o_proj")
@@ -42,20 +35,20 @@ def checked(packed: Tensor, num_heads: int) -> tuple[Tensor, ...]:
     return parts
 
 
-def unpack_groups(packed: Tensor, num_heads: int, num_kv_heads: int) -> list[Tensor]:
+def unpack_groups(packed, num_heads, num_kv_heads):
     per_group = num_heads // num_kv_heads
     groups = packed.unflatten(0, (num_kv_heads, per_group + 2, -1))
     parts = groups.split([per_group, 1, 1], dim=1)
     return [part.flatten(0, 2) for part in parts]
 
 
-def kinds_first(packed: Tensor, num_heads: int, num_kv_heads: int) -> list[Tensor]:
+def kinds_first(packed, num_heads, num_kv_heads):
     d_k = len(packed) // (num_heads + 2 * num_kv_heads)
     sizes = [num_heads * d_k, num_kv_heads * d_k, num_kv_heads * d_k]
     return list(packed.split(sizes))
 
 
-def of_each_head(packed: Tensor, num_heads: int, num_kv_heads: int) -> list[Tensor]:
+def of_each_head(packed, num_heads, num_kv_heads):
     """Take the queries of the groups in turn."""
     q, k, v = unpack_groups(packed, num_heads, num_kv_heads)
     by_group = q.unflatten(0, (num_kv_heads, num_heads // num_kv_heads, -1))
@@ -67,7 +60,7 @@ RIGHT = {
     grade_unpack_groups: unpack_groups,
     grade_softmax_backward: lambda w, d: w * (d - (w * d).sum(dim=-1, keepdim=True)),
 }
-WRONG: dict[Any, dict[str, Any]] = {
+WRONG = {
     grade_unpack: {
         "thirds of the rows": lambda packed, heads: packed.chunk(3),
         "every third row": lambda packed, heads: packed.unflatten(0, (-1, 3)).unbind(1),

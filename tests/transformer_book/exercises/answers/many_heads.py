@@ -1,77 +1,63 @@
 """Answers to the exercises of *Many heads*: right ones, and wrong ones."""
 
-import copy
-from typing import Any
+from copy import deepcopy
 
 import torch
-from torch import Tensor
+from torch import nn
 
-from tested_transformer import MultiHeadAttention
 from transformer_book import grade_my_split, grade_without_head
 
 
-def my_split(x: Tensor, num_heads: int) -> Tensor:
+def my_split(x, num_heads):
     return x.reshape(*x.shape[:2], num_heads, -1).permute(0, 2, 1, 3)
 
 
-def straight_to_the_shape(x: Tensor, num_heads: int) -> Tensor:
-    return x.reshape(x.shape[0], num_heads, x.shape[1], -1)
-
-
-def not_moved(x: Tensor, num_heads: int) -> Tensor:
-    return x.reshape(*x.shape[:2], num_heads, -1)
-
-
-def dealt_out(x: Tensor, num_heads: int) -> Tensor:
+def dealt_out(x, num_heads):
     return x.reshape(*x.shape[:2], -1, num_heads).permute(0, 3, 1, 2)
 
 
-@torch.no_grad()
-def without_head(attention: MultiHeadAttention, x: Tensor, head: int) -> Tensor:
-    quiet = copy.deepcopy(attention)
-    width = quiet.head_dim
-    quiet.o_proj.weight[:, head * width : (head + 1) * width] = 0
-    return quiet(x)
+def zeroing(name, where, copy=deepcopy):
+    """Return an answer that zeroes a part of a weight, by default in a copy."""
+
+    @torch.no_grad()
+    def answer(attention, x, head):
+        quiet, width = copy(attention), attention.head_dim
+        own = slice(head * width, (head + 1) * width)
+        quiet.get_parameter(f"{name}.weight")[where(own)] = 0
+        return quiet(x)
+
+    return answer
 
 
-@torch.no_grad()
-def without_values(attention: MultiHeadAttention, x: Tensor, head: int) -> Tensor:
-    quiet = copy.deepcopy(attention)
-    quiet.v_proj.weight.view(quiet.num_heads, quiet.head_dim, -1)[head] = 0
-    return quiet(x)
+def columns(own):
+    return slice(None), own
 
 
-@torch.no_grad()
-def without_outputs(attention: MultiHeadAttention, x: Tensor, head: int) -> Tensor:
-    quiet = copy.deepcopy(attention)
-    width = quiet.head_dim
-    quiet.o_proj.weight[head * width : (head + 1) * width] = 0
-    return quiet(x)
+def rows(own):
+    return own
 
 
-@torch.no_grad()
-def for_good(attention: MultiHeadAttention, x: Tensor, head: int) -> Tensor:
-    width = attention.head_dim
-    attention.o_proj.weight[:, head * width : (head + 1) * width] = 0
-    return attention(x)
+without_head = zeroing("o_proj", columns)
 
 
-def alone(attention: MultiHeadAttention, x: Tensor, head: int) -> Tensor:
+def alone(attention, x, head):
     """Return what the head says in place of what the others say."""
     return attention(x) - without_head(attention, x, head)
 
 
 RIGHT = {grade_my_split: my_split, grade_without_head: without_head}
-WRONG: dict[Any, dict[str, Any]] = {
+WRONG = {
     grade_my_split: {
-        "head 0 holds the wrong numbers": straight_to_the_shape,
-        "cut, but not moved": not_moved,
+        "head 0 holds the wrong numbers": lambda x, n: x.reshape(
+            x.shape[0], n, x.shape[1], -1
+        ),
+        "cut, but not moved": lambda x, n: x.reshape(*x.shape[:2], n, -1),
         "every 3rd feature": dealt_out,
     },
     grade_without_head: {
-        "mind the biases": without_values,
-        "head 1 still speaks: other": without_outputs,
-        "the layer was changed": for_good,
+        "mind the biases": zeroing("v_proj", rows),
+        "head 1 still speaks: other": zeroing("o_proj", rows),
+        "the layer was changed": zeroing("o_proj", columns, nn.Module.train),
         "head 1 still speaks": alone,
     },
 }

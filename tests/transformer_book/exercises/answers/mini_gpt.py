@@ -1,25 +1,22 @@
 """Answers to the exercises of *Mini GPT*: a right one, and wrong ones."""
 
-from typing import Any
-
 import torch.nn.functional as F
-from torch import Tensor
 
 from transformer_book import grade_count, grade_loss
 
 
-def count(v: int, t: int, d: int, n: int) -> int:
+def count(v, t, d, n):
     attention = 4 * (d * d + d)
     feed_forward = (d * 4 * d + 4 * d) + (4 * d * d + d)
     return v * d + t * d + n * (attention + feed_forward + 2 * 2 * d) + 2 * d
 
 
-def loss(logits: Tensor, tokens: Tensor) -> Tensor:
+def loss(logits, tokens):
     return F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
 
 
 RIGHT = {grade_count: count, grade_loss: loss}
-WRONG: dict[Any, dict[str, Any]] = {
+WRONG = {
     grade_count: {
         "the head is the embedding": lambda v, t, d, n: count(v, t, d, n) + v * d,
         "a table of their own": lambda v, t, d, n: count(v, t, d, n) - t * d,

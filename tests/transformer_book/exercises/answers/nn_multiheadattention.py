@@ -1,25 +1,22 @@
 """Answers to the exercises of *Meet nn.MultiheadAttention*: right ones, wrong ones."""
 
-from typing import Any
-
 import torch
-from torch import Tensor, nn
 
 from tested_transformer.checkpoints import from_torch
 from transformer_book import grade_heads_of_a_layer, grade_packed_weights
 
 
-def pack(*weights: Tensor) -> Tensor:
+def pack(*weights):
     return torch.cat(weights)
 
 
-def head_by_head(*weights: Tensor) -> Tensor:
+def head_by_head(*weights):
     """As some checkpoints have it: queries, keys and values of head 0, of head 1."""
     heads = [each.unflatten(0, (2, -1)) for each in weights]
     return torch.stack(heads, dim=1).flatten(0, 2)
 
 
-def heads_of(module: nn.MultiheadAttention, x: Tensor) -> Tensor:
+def heads_of(module, x):
     training = module.training
     module.eval()
     try:
@@ -28,28 +25,28 @@ def heads_of(module: nn.MultiheadAttention, x: Tensor) -> Tensor:
         module.train(training)
 
 
-def back_to_training(module: nn.MultiheadAttention, x: Tensor) -> Tensor:
+def back_to_training(module, x):
     weights = module.eval()(x, x, x, average_attn_weights=False)[1]
     module.train()
     return weights
 
 
-def batch_in_front(module: nn.MultiheadAttention, x: Tensor) -> Tensor:
+def batch_in_front(module, x):
     return from_torch(module).eval()(x, return_weights=True)[1]
 
 
-def without_a_scale(module: nn.MultiheadAttention, x: Tensor) -> Tensor:
+def without_a_scale(module, x):
     weights = heads_of(module, x).square()
     return weights / weights.sum(dim=-1, keepdim=True)
 
 
-def without_dropout(module: nn.MultiheadAttention, x: Tensor) -> Tensor:
+def without_dropout(module, x):
     module.dropout = 0.0
     return module(x, x, x, average_attn_weights=False)[1]
 
 
 RIGHT = {grade_heads_of_a_layer: heads_of, grade_packed_weights: pack}
-WRONG: dict[Any, dict[str, Any]] = {
+WRONG = {
     grade_heads_of_a_layer: {
         "no weights came back": lambda module, x: module(x, x, x, need_weights=False)[
             1

@@ -1,24 +1,13 @@
 """Answers to the exercises of *Order*: right ones, and wrong ones."""
 
 from functools import partial
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from transformer_book import grade_positions, grade_turn
 
 
-def turn(
-    x: Tensor,
-    positions: Tensor,
-    base: float,
-    *,
-    first: int = 0,
-    sign: int = 1,
-    speed: int = 2,
-    neighbors: bool = False,
-) -> Tensor:
+def turn(x, positions, base, *, first=0, sign=1, speed=2, neighbors=False):
     half = x.shape[-1] // 2
     rates = base ** (-speed * torch.arange(half) / x.shape[-1])
     angles = sign * (positions[:, None] + first) * rates
@@ -30,12 +19,12 @@ def turn(
     return torch.cat([arrows.real, arrows.imag], dim=-1)
 
 
-def positions_of(real: Tensor) -> Tensor:
+def positions_of(real):
     return (real.cumsum(dim=1) - 1).clamp(min=0)
 
 
 RIGHT = {grade_turn: turn, grade_positions: positions_of}
-WRONG: dict[Any, dict[str, Any]] = {
+WRONG = {
     grade_turn: {
         "neighbors are paired": partial(turn, neighbors=True),
         "it turns backward": partial(turn, sign=-1),

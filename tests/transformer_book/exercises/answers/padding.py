@@ -1,10 +1,6 @@
 """Answers to the exercises of *Padding*: a right one for each, and wrong ones."""
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
-from torch import Tensor
 
 from attention_check import EXHIBITS
 from tested_transformer.masks import padding_mask
@@ -12,17 +8,16 @@ from transformer_book import grade_depends_on_batch, grade_ported_masks
 from transformer_book.museum import ExchangeableAttention
 
 LAYER = ExchangeableAttention(d_model=8, num_heads=2)
-Ported = Callable[[Tensor, Tensor], Tensor]
 
 
-def ported(key_padding_mask: Tensor, attn_mask: Tensor) -> Tensor:
+def ported(key_padding_mask, attn_mask):
     return ~key_padding_mask[:, None, None, :] & ~attn_mask
 
 
-def as_exhibited(name: str) -> Ported:
+def as_exhibited(name):
     """Answer with a mask of the bug museum, right but for one slip."""
 
-    def answer(key_padding_mask: Tensor, attn_mask: Tensor) -> Tensor:
+    def answer(key_padding_mask, attn_mask):
         steps = EXHIBITS[name].steps
         masks = steps.allow(LAYER, *attn_mask.shape), steps.hide(~key_padding_mask)
         allowed = torch.ones((), dtype=torch.bool)
@@ -33,7 +28,7 @@ def as_exhibited(name: str) -> Ported:
     return answer
 
 
-def depends_on_batch(model: Callable, x: Tensor, lengths: Tensor) -> bool:
+def depends_on_batch(model, x, lengths):
     together = model(x, lengths)
     for b, length in enumerate(lengths.tolist()):
         alone = model(x[b : b + 1, :length], lengths[b : b + 1])[0]
@@ -42,42 +37,42 @@ def depends_on_batch(model: Callable, x: Tensor, lengths: Tensor) -> bool:
     return False
 
 
-def all_rows(model: Callable, x: Tensor, lengths: Tensor) -> bool:
+def all_rows(model, x, lengths):
     junk = torch.where(x == 0, torch.randn_like(x), x)
     return not torch.allclose(model(junk, lengths), model(x, lengths), atol=1e-5)
 
 
-def to_the_bit(model: Callable, x: Tensor, lengths: Tensor) -> bool:
+def to_the_bit(model, x, lengths):
     together = model(x, lengths) * (1 + 1e-6)  # what rounding may do
     alone = model(x[1:2, :3], lengths[1:2])
     return not torch.equal(alone[0], together[1, :3])
 
 
-def other_zeros(model: Callable, x: Tensor, lengths: Tensor) -> bool:
+def other_zeros(model, x, lengths):
     changed = x * padding_mask(lengths, x.shape[1])[:, 0, 0, :, None]
     return not torch.allclose(model(changed, lengths), model(x, lengths), atol=1e-5)
 
 
-def longest_only(model: Callable, x: Tensor, lengths: Tensor) -> bool:
+def longest_only(model, x, lengths):
     alone = model(x[:1], lengths[:1])
     return not torch.allclose(alone, model(x, lengths)[:1], atol=1e-5)
 
 
-def balanced_padding(model: Callable, x: Tensor, lengths: Tensor) -> bool:
+def balanced_padding(model, x, lengths):
     junk = x.clone()
     junk[1, 3], junk[1, 4] = 3.0, -3.0  # which leaves every mean as it was
     moved = model(junk, lengths) - model(x, lengths)
     return bool((moved[1, :3].abs() > 1e-5).any())
 
 
-def junk_in_padding(model: Callable, x: Tensor, lengths: Tensor) -> bool:
+def junk_in_padding(model, x, lengths):
     real = padding_mask(lengths, x.shape[1])[:, 0, 0]
     junk = torch.where(real[..., None], x, torch.randn_like(x))
     return not torch.allclose(model(junk, lengths)[real], model(x, lengths)[real])
 
 
 RIGHT = {grade_depends_on_batch: depends_on_batch, grade_ported_masks: ported}
-WRONG: dict[Any, dict[str, Any]] = {
+WRONG = {
     grade_depends_on_batch: {
         "a right model is accused": all_rows,
         "allow for rounding": to_the_bit,

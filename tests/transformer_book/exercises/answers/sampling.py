@@ -1,85 +1,54 @@
 """Answers to the exercises of *Sampling*: a right one, and wrong ones."""
 
 import math
-from typing import Any
+from functools import partial
 
-from torch import Tensor, zeros_like
+import torch
 
 from transformer_book import grade_survivors, grade_top_p
 
 
-def my_top_p(probabilities: Tensor, top_p: float) -> Tensor:
-    ranked, ids = probabilities.sort(descending=True)
-    before = ranked.cumsum(dim=-1) - ranked
-    kept = zeros_like(probabilities)
-    kept[ids] = ranked * (before < top_p)
-    return kept / kept.sum()
+def top_p_with(keep, *, descending=True):
+    """Return an answer that keeps words by the sums before and after each one."""
+
+    def answer(probabilities, top_p):
+        ranked, ids = probabilities.sort(descending=descending)
+        after = ranked.cumsum(dim=-1)
+        kept = torch.zeros_like(probabilities)
+        kept[ids] = ranked * keep(after - ranked, after, top_p)
+        return kept / kept.sum().clamp(min=1e-9)
+
+    return answer
 
 
-def ranks(probabilities: Tensor, top_p: float) -> Tensor:
-    return my_top_p(probabilities, top_p).sort(descending=True).values
-
-
-def without_the_last(probabilities: Tensor, top_p: float) -> Tensor:
-    ranked, ids = probabilities.sort(descending=True)
-    kept = zeros_like(probabilities)
-    kept[ids] = ranked * (ranked.cumsum(dim=-1) <= top_p)
-    return kept / kept.sum().clamp(min=1e-9)
-
-
-def from_the_end(probabilities: Tensor, top_p: float) -> Tensor:
-    ranked, ids = probabilities.sort()
-    kept = zeros_like(probabilities)
-    kept[ids] = ranked * (ranked.cumsum(dim=-1) - ranked < top_p)
-    return kept / kept.sum()
-
-
-def one_more(probabilities: Tensor, top_p: float) -> Tensor:
-    ranked, ids = probabilities.sort(descending=True)
-    before = (ranked.cumsum(dim=-1) - ranked).roll(1)
+def one_more(before, after, top_p):
+    before = before.roll(1)
     before[0] = 0.0
-    kept = zeros_like(probabilities)
-    kept[ids] = ranked * (before < top_p)
-    return kept / kept.sum()
+    return before < top_p
 
 
-def not_renormalized(probabilities: Tensor, top_p: float) -> Tensor:
-    return probabilities * (my_top_p(probabilities, top_p) > 0)
+my_top_p = top_p_with(lambda before, after, top_p: before < top_p)
 
 
-def survivors(logits: Tensor, temperature: float, min_p: float) -> Tensor:
-    return logits >= logits.max() + temperature * math.log(min_p)
-
-
-def no_temperature(logits: Tensor, temperature: float, min_p: float) -> Tensor:
-    return survivors(logits, 1.0, min_p)
-
-
-def wrong_way_round(logits: Tensor, temperature: float, min_p: float) -> Tensor:
-    return logits >= logits.max() + math.log(min_p) / temperature
-
-
-def of_ten(logits: Tensor, temperature: float, min_p: float) -> Tensor:
-    return logits >= logits.max() + temperature * math.log10(min_p)
-
-
-def share_of_logits(logits: Tensor, temperature: float, min_p: float) -> Tensor:
-    return logits >= min_p * logits.max()
+def survivors(logits, temperature, min_p, *, log=math.log):
+    return logits >= logits.max() + temperature * log(min_p)
 
 
 RIGHT = {grade_top_p: my_top_p, grade_survivors: survivors}
-WRONG: dict[Any, dict[str, Any]] = {
+WRONG = {
     grade_top_p: {
-        "these are ranks": ranks,
-        "keeps too few words: 0": without_the_last,
-        "not the likeliest": from_the_end,
-        "keeps 2 words": one_more,
-        "do not sum to 1": not_renormalized,
+        "these are ranks": lambda *args: my_top_p(*args).sort(descending=True).values,
+        "keeps too few words: 0": top_p_with(lambda before, after, p: after <= p),
+        "not the likeliest": top_p_with(
+            lambda before, after, p: before < p, descending=False
+        ),
+        "keeps 2 words": top_p_with(one_more),
+        "do not sum to 1": lambda p, top_p: p * (my_top_p(p, top_p) > 0),
     },
     grade_survivors: {
-        "right at temperature 1": no_temperature,
-        "a higher temperature": wrong_way_round,
-        "a distance of logits": share_of_logits,
-        "temperature 1.0, min_p 0.25": of_ten,
+        "at temperature 1": lambda logits, t, min_p: survivors(logits, 1.0, min_p),
+        "higher temperature": lambda logits, t, min_p: survivors(logits, 1 / t, min_p),
+        "a distance of logits": lambda logits, t, min_p: logits >= min_p * logits.max(),
+        "temperature 1.0, min_p 0.25": partial(survivors, log=math.log10),
     },
 }

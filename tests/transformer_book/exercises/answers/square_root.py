@@ -1,18 +1,13 @@
 """Answers to the exercises of *Why divide by the square root*: right and wrong ones."""
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from transformer_book import grade_find_scale, grade_unit_scale
 
-Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 
-
-def weight_of(attend: Attend, d: int, query: Sequence[float]) -> float:
+def weight_of(attend, d, query):
     q = torch.zeros(1, d, dtype=torch.double)
     q[0, : len(query)] = torch.tensor(query)
     k = torch.cat([(q != 0).double(), torch.zeros_like(q)])
@@ -20,25 +15,25 @@ def weight_of(attend: Attend, d: int, query: Sequence[float]) -> float:
     return attend(q, k, v).item()
 
 
-def log_ratio(weight: float) -> float:
+def log_ratio(weight):
     return math.log(weight / (1 - weight)) if 0 < weight < 1 else math.inf
 
 
-def of_one_direction(attend: Attend, d: int) -> float:
+def of_one_direction(attend, d):
     weight = weight_of(attend, d, [1.0] * d)
     return math.log(weight / (1 - weight)) / d
 
 
-def find_scale(attend: Attend, d: int) -> float:
+def find_scale(attend, d):
     return log_ratio(weight_of(attend, d, [1.0]))
 
 
-def unit_scale(d: int, var_q: float, var_k: float) -> float:
+def unit_scale(d, var_q, var_k):
     return (d * var_q * var_k) ** -0.5
 
 
 RIGHT = {grade_find_scale: find_scale, grade_unit_scale: unit_scale}
-WRONG: dict[Any, dict[str, Any]] = {
+WRONG = {
     grade_find_scale: {
         "that is a weight": lambda attend, d: weight_of(attend, d, [1.0]),
         "the logarithm": lambda attend, d: math.log(weight_of(attend, d, [1.0])),

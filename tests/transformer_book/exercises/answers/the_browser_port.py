@@ -1,11 +1,9 @@
 """Answers to the exercise of *The browser port*: a right one, and wrong ones."""
 
-from typing import Any
-
 from transformer_book import grade_half
 
 
-def half(bits: int) -> float:
+def half(bits):
     sign = -1 if bits >> 15 else 1
     exponent, fraction = bits >> 10 & 31, (bits & 1023) / 1024
     if exponent == 0:
@@ -13,39 +11,19 @@ def half(bits: int) -> float:
     return sign * 2.0 ** (exponent - 15) * (1 + fraction)
 
 
-def off_by_one(bits: int) -> float:
-    return half(bits) * 2
-
-
-def flushed(bits: int) -> float:
-    return half(bits) if bits >> 10 & 31 else 0.0
-
-
-def always_one_more(bits: int) -> float:
+def always_one_more(bits):
     sign = -1 if bits >> 15 else 1
     return sign * 2.0 ** ((bits >> 10 & 31) - 15) * (1 + (bits & 1023) / 1024)
 
 
-def too_small(bits: int) -> float:
-    return half(bits) if bits >> 10 & 31 else half(bits) / 2
-
-
-def unsigned(bits: int) -> float:
-    return half(bits & 0x7FFF)
-
-
-def without_a_fraction(bits: int) -> float:
-    return half(bits & 0xFC00)
-
-
 RIGHT = {grade_half: half}
-WRONG: dict[Any, dict[str, Any]] = {
+WRONG = {
     grade_half: {
-        "the exponent is off by one": off_by_one,
-        "more than zeros": flushed,
-        "not 2 ** -15": too_small,
+        "the exponent is off by one": lambda bits: half(bits) * 2,
+        "more than zeros": lambda bits: half(bits) if bits >> 10 & 31 else 0.0,
+        "not 2 ** -15": lambda bits: half(bits) if bits >> 10 & 31 else half(bits) / 2,
         "no 1 is added": always_one_more,
-        "the highest bit is the sign": unsigned,
-        "an exponent above 0": without_a_fraction,
-    },
+        "the highest bit is the sign": lambda bits: half(bits & 0x7FFF),
+        "an exponent above 0": lambda bits: half(bits & 0xFC00),
+    }
 }

@@ -1,10 +1,6 @@
 """Answers to the exercises of *The bug museum*: a right one, and wrong ones."""
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
-from torch import Tensor
 
 from attention_check import EXHIBITS
 from tested_transformer import attention_weights
@@ -14,36 +10,33 @@ from transformer_book.museum import ExchangeableAttention
 LAYER = ExchangeableAttention(d_model=8, num_heads=2)
 
 
-def sharpened(scores: Tensor, mask: Tensor) -> Tensor:
+def sharpened(scores, mask):
     sharpness = 1 + scores.amax(dim=-1, keepdim=True).sigmoid()
     return attention_weights(scores * sharpness, mask)
 
 
-def renormalized(scores: Tensor, mask: Tensor) -> Tensor:
+def renormalized(scores, mask):
     weights = scores.softmax(dim=-1) * mask
     return weights / weights.sum(dim=-1, keepdim=True)
 
 
-def ones(num_queries: int, num_keys: int) -> Tensor:
+def ones(num_queries, num_keys):
     return torch.ones(num_queries, num_keys, dtype=torch.bool)
 
 
-def exhibit(name: str) -> Callable[[int, int], Tensor]:
+def exhibit(name):
     """Answer with the mask of an exhibit, where a causal layer is asked for one."""
     steps = EXHIBITS[name].steps
 
-    def answer(t: int, s: int) -> Tensor:
+    def answer(t, s):
         causal = steps.allow(LAYER, t, s)
         return ones(t, s) if causal is None else causal
 
     return answer
 
 
-RIGHT = {
-    grade_leak: sharpened,
-    grade_triangle: lambda t, s: ones(t, s).tril(s - t),
-}
-WRONG: dict[Any, dict[str, Any]] = {
+RIGHT = {grade_leak: sharpened, grade_triangle: lambda t, s: ones(t, s).tril(s - t)}
+WRONG = {
     grade_leak: {
         "nothing leaks": attention_weights,
         "other weights": lambda scores, mask: attention_weights(

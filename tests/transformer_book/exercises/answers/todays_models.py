@@ -1,14 +1,12 @@
 """Answers to the exercises of *Today's models*: right ones, and wrong ones."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from tested_transformer.gpt import GPTConfig
 from transformer_book import grade_longest_text, grade_qwen3_config
 
 
-def longest_text(config: GPTConfig, memory: int, kinds: int = 2) -> int:
+def longest_text(config, memory, kinds=2):
     assert config.num_kv_heads is not None
     length, token = 0, kinds * 2 * config.num_kv_heads * config.d_k
     while length < config.max_seq_len:
@@ -20,28 +18,24 @@ def longest_text(config: GPTConfig, memory: int, kinds: int = 2) -> int:
     return length
 
 
-def without_windows(config: GPTConfig, memory: int) -> int:
+def without_windows(config, memory):
     return longest_text(replace(config, windows=None), memory)
 
 
-def without_end(config: GPTConfig, memory: int) -> int:
+def without_end(config, memory):
     return longest_text(replace(config, max_seq_len=10**4), memory)
 
 
-def keys_alone(config: GPTConfig, memory: int) -> int:
-    return longest_text(config, memory, kinds=1)
-
-
-def for_each_head(config: GPTConfig, memory: int) -> int:
+def for_each_head(config, memory):
     return longest_text(replace(config, num_kv_heads=config.num_heads), memory)
 
 
-def one_more(config: GPTConfig, memory: int) -> int:
+def one_more(config, memory):
     return min(config.max_seq_len, longest_text(config, memory) + 1)
 
 
-def qwen3_config(settings: Mapping[str, Any], **changes: Any) -> GPTConfig:
-    found: dict[str, Any] = {
+def qwen3_config(settings, **changes):
+    found = {
         "vocab_size": settings["vocab_size"],
         "max_seq_len": settings["max_position_embeddings"],
         "d_model": settings["hidden_size"],
@@ -62,45 +56,21 @@ def qwen3_config(settings: Mapping[str, Any], **changes: Any) -> GPTConfig:
     return GPTConfig(**found | changes)
 
 
-def divided_heads(settings: Mapping[str, Any]) -> GPTConfig:
-    return qwen3_config(settings, head_dim=None)
-
-
-def without_norms(settings: Mapping[str, Any]) -> GPTConfig:
-    return qwen3_config(settings, qk_norm=False)
-
-
-def without_gains(settings: Mapping[str, Any]) -> GPTConfig:
-    return qwen3_config(settings, qk_norm=True)
-
-
-def usual_base(settings: Mapping[str, Any]) -> GPTConfig:
-    return qwen3_config(settings, rotary_base=10_000.0)
-
-
-def always_tied(settings: Mapping[str, Any]) -> GPTConfig:
-    return qwen3_config(settings, tie_head=True)
-
-
-def with_biases(settings: Mapping[str, Any]) -> GPTConfig:
-    return qwen3_config(settings, qkv_bias=True)
-
-
 RIGHT = {grade_longest_text: longest_text, grade_qwen3_config: qwen3_config}
-WRONG: dict[Any, dict[str, Any]] = {
+WRONG = {
     grade_longest_text: {
         "as if no layer had a window": without_windows,
         "are more than max_seq_len=40": without_end,
-        "keys *and* values": keys_alone,
+        "keys *and* values": lambda *args: longest_text(*args, kinds=1),
         "not every query head": for_each_head,
         "10 tokens fit, not 11": one_more,
     },
     grade_qwen3_config: {
-        "a head has 16 features": divided_heads,
-        "qk_norm is False": without_norms,
-        "qk_norm is True": without_gains,
-        "rotary_base is 10000.0": usual_base,
-        "tie_head is True": always_tied,
-        "qkv_bias: Qwen 3 has none": with_biases,
+        "a head has 16 features": lambda *args: qwen3_config(*args, head_dim=None),
+        "qk_norm is False": lambda settings: qwen3_config(settings, qk_norm=False),
+        "qk_norm is True": lambda settings: qwen3_config(settings, qk_norm=True),
+        "rotary_base is 10000.0": lambda s: qwen3_config(s, rotary_base=10000.0),
+        "tie_head is True": lambda settings: qwen3_config(settings, tie_head=True),
+        "qkv_bias: Qwen 3 has none": lambda *args: qwen3_config(*args, qkv_bias=True),
     },
 }

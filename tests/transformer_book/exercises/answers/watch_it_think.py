@@ -1,105 +1,55 @@
 """Answers to the exercises of *Watch it think*: a right one, and wrong ones."""
 
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import torch
-from torch import Tensor
 
 from transformer_book import grade_grown, grade_influence
 
-Chance = Callable[[list[str]], float]
 
-
-def grown(rows: list[Tensor]) -> Tensor:
+def grown(rows, *, place=lambda t, length: (t, slice(t + 1))):
     maps = torch.zeros(len(rows[0]), len(rows), len(rows))
     for t, row in enumerate(rows):
-        maps[:, t, : t + 1] = row
+        query, keys = place(t, len(rows))
+        maps[:, query, keys] = row
     return maps
 
 
-def as_columns(rows: list[Tensor]) -> Tensor:
-    return grown(rows).mT
+def from_the_right(t, length):
+    return t, slice(length - t - 1, None)
 
 
-def from_the_right(rows: list[Tensor]) -> Tensor:
-    maps = torch.zeros(len(rows[0]), len(rows), len(rows))
-    for t, row in enumerate(rows):
-        maps[:, t, len(rows) - t - 1 :] = row
-    return maps
-
-
-def overwritten(rows: list[Tensor]) -> Tensor:
-    maps = torch.zeros(len(rows[0]), len(rows), len(rows))
-    for row in rows:
-        maps[:, -1, : row.shape[1]] = row
-    return maps
-
-
-def one_head(rows: list[Tensor]) -> Tensor:
-    return grown(rows)[:1]
-
-
-def other_head(rows: list[Tensor]) -> Tensor:
-    return grown(rows).flip(0)
-
-
-def influence(chance: Chance, words: list[str], other: str) -> list[float]:
-    whole = chance(words)
-    return [
-        whole - chance([*words[:at], other, *words[at + 1 :]])
-        for at in range(len(words))
-    ]
-
-
-def deleted(chance: Chance, words: list[str], other: str) -> list[float]:
-    whole = chance(words)
-    return [whole - chance(words[:at] + words[at + 1 :]) for at in range(len(words))]
-
-
-def one_after_another(chance: Chance, words: list[str], other: str) -> list[float]:
-    whole = chance(words)
-    return [
-        whole - chance([other] * (at + 1) + words[at + 1 :]) for at in range(len(words))
-    ]
-
-
-def rises(chance: Chance, words: list[str], other: str) -> list[float]:
-    return [-fall for fall in influence(chance, words, other)]
-
-
-def without_signs(chance: Chance, words: list[str], other: str) -> list[float]:
-    return [abs(fall) for fall in influence(chance, words, other)]
-
-
-def what_is_left(chance: Chance, words: list[str], other: str) -> list[float]:
-    return [chance(words) - fall for fall in influence(chance, words, other)]
-
-
-def without_the_last(chance: Chance, words: list[str], other: str) -> list[float]:
-    return influence(chance, words, other)[:-1]
-
-
-def every_place(chance: Chance, words: list[str], other: str) -> list[float]:
-    return sorted(influence(chance, words, other), reverse=True)
+def influence(chance, words, other, *, before=None, instead=None):
+    instead = [other] if instead is None else instead
+    falls = []
+    for at in range(len(words)):
+        beginning = words[:at] if before is None else [before] * at
+        falls.append(chance(words) - chance([*beginning, *instead, *words[at + 1 :]]))
+    return falls
 
 
 RIGHT = {grade_grown: grown, grade_influence: influence}
-WRONG: dict[Any, dict[str, Any]] = {
+WRONG = {
     grade_grown: {
-        "a row is a query": as_columns,
-        "in the future": from_the_right,
-        "does not add up to 1": overwritten,
-        "the maps are (1, 5, 5), not (2, 5, 5)": one_head,
-        "in another order": other_head,
+        "a row is a query": lambda rows: grown(rows).mT,
+        "in the future": partial(grown, place=from_the_right),
+        "does not add up to 1": partial(
+            grown, place=lambda t, length: (-1, slice(t + 1))
+        ),
+        "the maps are (1, 5, 5), not (2, 5, 5)": lambda rows: grown(rows)[:1],
+        "in another order": lambda rows: grown(rows).flip(0),
     },
     grade_influence: {
-        "replace the word": deleted,
-        "put each word back": one_after_another,
-        "the sign": rises,
-        "keep the sign": without_signs,
-        "what is left of the chance": what_is_left,
-        "3 numbers for 4 words": without_the_last,
-        "it is [8.0, 2.0, 1.0, -2.0]": every_place,
+        "replace the word": partial(influence, instead=[]),
+        "put each word back": partial(influence, before="cat"),
+        "the sign": lambda *args: [-fall for fall in influence(*args)],
+        "keep the sign": lambda *args: [abs(fall) for fall in influence(*args)],
+        "what is left of the chance": lambda chance, words, other: [
+            chance(words) - fall for fall in influence(chance, words, other)
+        ],
+        "3 numbers for 4 words": lambda *args: influence(*args)[:-1],
+        "it is [8.0, 2.0, 1.0, -2.0]": lambda *args: sorted(
+            influence(*args), reverse=True
+        ),
     },
 }
