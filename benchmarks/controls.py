@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from benchmarks.parts import PARTS, RECIPE, Part, combined, train_parts
+from benchmarks.parts import PARTS, RECIPE, SIZE, Part, combined, train_parts
 from benchmarks.run import Results, Run
 from tested_transformer.gpt import DecoderBlock
 
@@ -28,6 +28,7 @@ def _both(one: str, other: str) -> Part:
 
 
 _RATE: dict[str, Any] = {key: 2 * RECIPE[key] for key in ("lr", "embedding_lr")}
+_WIDE = Part({"num_heads": 1, "head_dim": 256})
 _LONG = PARTS["four times the steps"]
 _MISSING = ("plain averages", "window of 4", "no positions", "no norms", "one layer")
 
@@ -35,6 +36,11 @@ CONTROLS: dict[str, Part] = {
     "averages, no feed-forward": _both("plain averages", "no feed-forward"),
     "one layer, no positions": _both("one layer", "no positions"),
     "one head, no root": _both("one head", "no root"),
+    "one head of 256": _WIDE,
+    "one head of 256, no root": combined(_WIDE, PARTS["no root"]),
+    "six layers, no residual": _both("six layers", "no residual"),
+    "six layers, no feed-forward": _both("six layers", "no feed-forward"),
+    "narrow feed-forward": Part({"d_ff": SIZE["d_model"]}),
     "no root, larger start": combined(Part(change=_start_as_linear), PARTS["no root"]),
     "twice the rate": Part(recipe=_RATE),
     "no norms, twice the rate": combined(PARTS["no norms"], Part(recipe=_RATE)),
