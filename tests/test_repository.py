@@ -14,6 +14,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from tested_transformer import attentions
+
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = ROOT / "src" / "tested_transformer"
 BOOKBINDER = ROOT / "src" / "bookbinder"
@@ -244,6 +246,11 @@ def test_each_module_has_its_page_in_the_reference() -> None:
         page = (folder / f"{name}.md").read_text("utf-8")
         assert f"\n::: {dotted}\n" in page
         assert f"({name}.md) |" in index
+    # Where a module has several pages, each of its names has one place.
+    pages = [*folder.glob("attentions*.md")]
+    text = "".join(page.read_text("utf-8") for page in pages)
+    names = re.findall(r"^ {8}- (\w+)$", text, re.MULTILINE)
+    assert sorted(names) == sorted(attentions.__all__)
 
 
 def test_no_page_reads_files_of_the_repository() -> None:

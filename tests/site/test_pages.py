@@ -4,6 +4,7 @@ import gzip
 import os
 import re
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -15,7 +16,8 @@ from playwright.sync_api import Page as Tab
 from bookbinder.browser import served
 from bookbinder.listings import find_section
 from bookbinder.page import Page, load_page
-from bookbinder.publishing.standalone import file_of
+from bookbinder.publishing.book import Entry
+from bookbinder.publishing.standalone import file_of, file_of_run
 
 pytestmark = pytest.mark.browser
 
@@ -78,7 +80,8 @@ def test_a_page_is_found_without_fault(
     reasons += beyond_budget(requested, built, (built / folder / "index.html"))
     copied = [[label, SOURCE.sub("", text)] for label, text in page.evaluate(COPY)]
     source = load_page(ROOT / "docs" / opened_page, ROOT)
-    assert copied == [offer for _, offer in sorted(offers(source, built))]
+    wanted = sorted(offers(source, built), key=itemgetter(0))
+    assert copied == [offer for _, offer in wanted]
     assert reasons + problems(page) + complaints == []
 
 
@@ -130,6 +133,10 @@ def offers(page: Page, built: Path) -> Iterator[tuple[int, list[str]]]:
             blocks = "the block" if before == 1 else f"the {before} blocks"
             label = f"Copied with {blocks} before" if before else "Copied"
             yield block.line, [label, "\n".join(codes[: before + 1])]
+            number = page.blocks.index(block) + 1
+            file = built / file_of_run(Entry("", "", page), number)
+            if file.exists():
+                yield block.line, ["Copied with all it needs", file.read_text("utf-8")]
     for listing in page.listings:
         if listing.language == "py":
             file = built / file_of(listing)

@@ -160,6 +160,27 @@ def test_a_listing_whose_file_does_not_come_is_copied_as_shown(
     assert page.evaluate(CLIPBOARD) == block.locator("pre > code").text_content()
 
 
+def test_a_run_is_copied_with_what_it_needs_of_the_library(
+    page: Page, address: str
+) -> None:
+    page.goto(address + "chapters/no-peeking/")
+    block = page.locator("#block-2")
+    button = block.locator("button.copy").nth(1)
+    expect(button).to_have_text("PyTorch alone")
+    button.click()
+    expect(button).to_have_text("Copied with all it needs")
+    copied = page.evaluate(CLIPBOARD)
+    code = block.locator("pre > code").text_content() or ""
+    assert "def causal_mask(" in copied
+    assert copied.endswith(code.rpartition("import causal_mask")[2].strip("\n") + "\n")
+    # Where its file does not come, it is copied as it would be with the library.
+    page.route("**/runs/**", lambda route: route.fulfill(status=404))
+    expect(button).to_have_text("PyTorch alone", timeout=10_000)
+    button.click()
+    expect(button).to_have_text("Copied as shown")
+    assert page.evaluate(CLIPBOARD).endswith(code)
+
+
 @pytest.mark.usefixtures("complaints")  # which note what moves
 def test_the_home_page_knows_what_was_read_and_where_reading_stopped(
     page: Page, address: str

@@ -1,6 +1,7 @@
 // Copy buttons. What is copied runs: a run that goes on from others comes with them, and
-// a listing with all that it needs of the library. It begins with lines that say what to
-// install and where it comes from. Nothing here is needed to read.
+// a listing with all that it needs of the library; so does a run that needs little of it,
+// by a second button. A copy begins with lines that say what to install and where it comes
+// from. Nothing here is needed to read.
 
 const CONTINUES = "pytest-codeblocks:cont";
 const SECONDS = 5;
@@ -35,26 +36,34 @@ function run(block, index, runs) {
   const before = index - first;
   const alone = "alone" in block.dataset ? ", PyTorch alone" : "";
   const code = runs.slice(first, index + 1).map(codeOf).join("\n");
-  return {
+  const offer = {
     label: `${before ? `Copy with ${blocks(before)} before` : "Copy"}${alone}`,
     copied: before ? `Copied with ${blocks(before)} before` : "Copied",
     text: () => install(code) + source(block) + code,
   };
+  const all = withAll(block, offer.text, "PyTorch alone");
+  return all ? [offer, all] : offer;
 }
 
 // The file lies beside the built site. A book that is still being written has none, and
 // a page that was opened from a disk may not ask for it.
-function listing(block) {
+function withAll(block, shown, label) {
   const address = block.dataset.copy;
-  if (!address) return { label: "Copy", copied: "Copied as shown", text: () => codeOf(block) };
-  const offer = { label: "Copy with all it needs", copied: "Copied with all it needs" };
+  if (!address) return null;
+  const offer = { label, copied: "Copied with all it needs" };
   offer.text = async () => {
     const answer = await fetch(address).catch(() => null);
     if (answer?.ok) return answer.text();
     offer.copied = "Copied as shown";
-    return codeOf(block);
+    return shown();
   };
   return offer;
+}
+
+function listing(block) {
+  const shown = () => codeOf(block);
+  const all = withAll(block, shown, "Copy with all it needs");
+  return all ?? { label: "Copy", copied: "Copied as shown", text: shown };
 }
 
 // Of commands, what one types: neither the prompt nor what was answered.
@@ -95,7 +104,7 @@ const told = document.createElement("p");
 told.className = "copy-status";
 told.setAttribute("role", "status");
 
-function addButton(block, offer) {
+function addButton(block, place, offer) {
   const button = document.createElement("button");
   button.type = "button";
   button.className = "copy";
@@ -117,11 +126,16 @@ function addButton(block, offer) {
       told.textContent = "";
     }, SECONDS * 1000);
   });
-  block.append(button);
+  place.append(button);
 }
 
 document.body.append(told);
 for (const [kind, offerOf] of Object.entries(KINDS)) {
   const found = [...document.querySelectorAll(`article .highlight:is(${kind})`)];
-  found.forEach((block, index) => addButton(block, offerOf(block, index, found)));
+  found.forEach((block, index) => {
+    const place = document.createElement("div");
+    place.className = "copies";
+    for (const offer of [offerOf(block, index, found)].flat()) addButton(block, place, offer);
+    block.append(place);
+  });
 }

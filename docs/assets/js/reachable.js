@@ -16,7 +16,8 @@ function nameFrames() {
   for (const [frame, label, scrolls] of frames) {
     if (scrolls) {
       frame.tabIndex = 0;
-      frame.setAttribute("role", "group");
+      // A figure is one already, and may be nothing else where it has a caption.
+      if (frame.tagName !== "FIGURE") frame.setAttribute("role", "group");
       frame.setAttribute("aria-label", label);
     } else if (frame.hasAttribute("tabindex")) {
       for (const name of ["tabindex", "role", "aria-label"]) frame.removeAttribute(name);

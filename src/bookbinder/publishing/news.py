@@ -3,7 +3,13 @@
 import re
 from hashlib import sha256
 from pathlib import Path
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
+from xml.etree.ElementTree import (
+    Element,
+    SubElement,
+    indent,
+    register_namespace,
+    tostring,
+)
 
 import markdown
 
@@ -12,6 +18,9 @@ from bookbinder.publishing.book import Book
 # The page that shows the changelog, and the feed's place in the site.
 NEWS, FEED = "whats-new.md", "whats-new.xml"
 
+# RSS has no way to say where a feed lies, and borrows this one.
+_ATOM = "http://www.w3.org/2005/Atom"
+register_namespace("atom", _ATOM)
 _CHANGE = re.compile(r"^- (.*(?:\n(?:  .*)?)*)", re.MULTILINE)
 
 
@@ -32,11 +41,14 @@ def feed(root: Path, book: Book) -> str:
     about = {"title": f"{book.name}: what is new", "link": page}
     about |= {"description": book.summary, "language": "en"}
     _tell(channel, about)
+    itself = {"href": f"{book.site}{FEED}", "type": "application/rss+xml"}
+    SubElement(channel, f"{{{_ATOM}}}link", itself, rel="self")
     newest = changes(root).split("\n## ")[1]
     for change in _CHANGE.findall(newest):
         text = " ".join(change.split())
         item = SubElement(channel, "item")
-        title = text.replace("`", "").partition(". ")[0].partition(": ")[0]
+        title = text.replace("`", "").removesuffix(".")
+        title = title.partition(". ")[0].partition(": ")[0]
         html = markdown.markdown(text)
         _tell(item, {"title": title, "link": page, "description": html})
         guid = SubElement(item, "guid", isPermaLink="false")

@@ -82,7 +82,8 @@ def installation(page: Page, book: Book) -> str:
     if not names & {*PACKAGES}:
         return ""
     library = f"git+{book.repository}" if book.repository else "."
-    if "matplotlib" in names:
+    drawn = any("transformer_book.plots" in block.code for block in page.blocks)
+    if drawn or "matplotlib" in names:
         at = f"tested-transformer[plots] @ {library}" if book.repository else ".[plots]"
         library = f'"{at}"'
     command = " ".join(["pip install", library, *_others(page)])

@@ -21,8 +21,21 @@ OLD = {
 OLD["chapters/25-the-kill-matrix"] = "is-your-attention-right"
 OLD["reference/checking"] = "attention_check"
 
+_MOVED = """
+ChosenBlocks attention_in_blocks choose_blocks chosen_mask flex_blocks ChosenKeys
+Indexer attention_to_chosen choose_keys index_loss index_scores rounded_to_fp8
+LinearAttention LinearRecurrence averaged_linear_attention chunked_linear_attention
+DeltaAttention parallel_linear_attention positive_features recurrent_linear_attention
+DeltaRule chunked_delta_rule parallel_delta_rule recurrent_delta_rule StateCache
+StateLayer
+"""
+
 # Sections by their former anchors, for each page that renamed some: see hooks.
 OLD_SECTIONS = {
+    "reference/attentions.md": {
+        f"tested_transformer.attentions.{name}": "on-pages-of-their-own"
+        for name in _MOVED.split()
+    },
     "which-attention.md": {
         "self-attention-every-position-sees-every-other": "full-self-attention",
         "causal-as-many-queries-as-keys": "causal-self-attention",
@@ -35,7 +48,7 @@ OLD_SECTIONS = {
         "the-weights-to-look-at": "attention-weights",
         "training-with-dropout": "dropout",
         "a-layer-not-a-function": "a-layer-multiheadattention",
-    }
+    },
 }
 
 _PAGE = """<!doctype html>

@@ -6,6 +6,7 @@ only draws, and prints nothing, is folded above its figure.
 
 import re
 import sys
+from collections.abc import Collection
 from datetime import date
 from html import escape, unescape
 
@@ -13,7 +14,7 @@ from bookbinder.places import PACKAGES
 from bookbinder.publishing.book import Book, Entry
 from bookbinder.publishing.notebooks import colab_address, imported, installation
 from bookbinder.publishing.records import Record
-from bookbinder.publishing.standalone import file_of
+from bookbinder.publishing.standalone import file_of, file_of_run
 
 # The page about how the book is checked.
 CHECKED = "how-this-book-is-checked.md"
@@ -41,11 +42,14 @@ _CODE = re.compile(r"(<pre[^>]*>(?:<span></span>)?<code>)(.*?)</code>", re.DOTAL
 _SHAPE = re.compile(r"&#34;[^&<>]+&#34;(?=\])")
 
 
-def with_code_blocks(html: str, entry: Entry, book: Book) -> str:
+def with_code_blocks(
+    html: str, entry: Entry, book: Book, runs: Collection[str] = ()
+) -> str:
     """Finish the code of a page's HTML.
 
     What to install stands before the first run that needs the library. Runs that need
-    PyTorch alone are marked, for their copy buttons.
+    PyTorch alone are marked, for their copy buttons, and so are those that have a file
+    among ``runs`` with what they need of the library.
 
     Raises:
         ValueError: If the HTML has other blocks or listings than the page.
@@ -77,6 +81,8 @@ def with_code_blocks(html: str, entry: Entry, book: Book) -> str:
         number, block = next(blocks)
         names = f'class="language-python highlight" id="block-{number}"{ran_with}'
         names += " data-alone" * alone[number - 1]
+        if (file := file_of_run(entry, number)) in runs:
+            names += f' data-copy="{entry.up}{file}"'
         code = f"{div[1] or ''}<div {names}>{div[2]}"
         if number == first_needing:
             code = f'<p class="install">To run it, <span>{command}</span></p>{code}'

@@ -3,6 +3,7 @@
 import argparse
 import re
 import sys
+from collections.abc import Collection
 from html import escape
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from bookbinder.publishing.pages import CHECKED, footer, offers, with_code_block
 from bookbinder.publishing.plain_markdown import llms, passages, plain_markdown
 from bookbinder.publishing.sharing import CARD, card, head
 from bookbinder.publishing.shipped import add_shipped_files
-from bookbinder.publishing.standalone import write_standalone_files
+from bookbinder.publishing.standalone import standalone_runs, write_standalone_files
 from bookbinder.writing import write_whole
 
 INDEX = "llms.txt"
@@ -49,9 +50,10 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
             for name, part in parts(book).items()
         ]
         downloads += f'<p class="to-print">To print, in parts: {_links(prints)}.</p>'
+    runs = standalone_runs(root, book)
     # Make all pages before writing any, so that an error leaves the site unchanged.
     pages = [
-        _page(entry, book, site, "" if entry.folder else downloads)
+        _page(entry, book, site, runs, "" if entry.folder else downloads)
         for entry in book.entries
     ]
     for entry, html in zip(book.entries, pages, strict=True):
@@ -71,6 +73,8 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
             (site / name).unlink(missing_ok=True)
     write_whole(site / INDEX, llms(book))
     write_standalone_files(site, root, book)
+    for name, text in runs.items():
+        write_whole(site / name, text)
     add_old_addresses(site)
     add_shipped_files(site)
     if pdf:
@@ -83,7 +87,9 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
     write_archive(site, book)
 
 
-def _page(entry: Entry, book: Book, site: Path, downloads: str) -> str:
+def _page(
+    entry: Entry, book: Book, site: Path, runs: Collection[str], downloads: str
+) -> str:
     """Return the HTML of a page with all additions."""
     before, end, after = entry.file(site).read_text("utf-8").partition("</article>")
     if entry.source == CHECKED:
@@ -98,7 +104,7 @@ def _page(entry: Entry, book: Book, site: Path, downloads: str) -> str:
         table = table.replace("</table>", "</table></div>")
         section = f'<section class="published">{table}</section>'
         before = before.replace(f"<p>{PLACE}</p>", section)
-    html = with_code_blocks(before, entry, book)
+    html = with_code_blocks(before, entry, book, runs)
     html = html.replace(OFFERS, offers(entry, book), 1)
     html = html.replace("</head>", f"{head(entry, book)}</head>", 1)
     return f"{html}{end}{footer(entry, book, downloads)}{after}"

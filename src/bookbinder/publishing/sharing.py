@@ -42,6 +42,7 @@ def head(entry: Entry, book: Book) -> str:
     if book.site:
         data["url"] = tags["og:url"] = page
         tags |= {"og:image": page + CARD, "twitter:card": "summary_large_image"}
+        tags["og:image:width"], tags["og:image:height"] = map(str, _SIZE)
         tags["og:image:alt"] = f"{title}. {book.name}"
         links.append(f'type="application/rss+xml" href="{entry.up}{FEED}"')
     lines = [

@@ -4,6 +4,9 @@ The file runs without this package. It contains the definitions of the section a
 that they use, in the order in which Python would run them, below imports of other
 packages. Shapes in signatures, which need jaxtyping, become plain tensors. The copy
 button of a listing copies its file.
+
+A run whose imports need little code, and PyTorch alone, has such a file, too, with a
+button of its own.
 """
 
 import ast
@@ -18,10 +21,13 @@ from pathlib import Path, PurePosixPath
 from bookbinder.listings import Section, find_section
 from bookbinder.page import Listing
 from bookbinder.places import PACKAGES
-from bookbinder.publishing.book import Book
+from bookbinder.publishing.book import Book, Entry
 from bookbinder.writing import write_whole
 
 _SHAPE = re.compile(r'\b(?:Bool|Float|Int|Integer|Shaped|UInt8)\[([\w.]+), "[^"]*"\]')
+# A copy with more lines of the library than these would bury its run.
+_MOST_LINES = 150
+_RUN = "run"  # the name of a run among the modules
 _NOTICE = """\
 # {path}
 # Copyright (c) 2026 The Tested Transformer contributors. MIT License: free to
@@ -38,6 +44,27 @@ def write_standalone_files(site: Path, root: Path, book: Book) -> None:
         if name := file_of(listing):
             section = find_section(root, listing.path, listing.section)
             write_whole(site / name, standalone(section, library))
+
+
+def standalone_runs(root: Path, book: Book) -> dict[str, str]:
+    """Return the files of all runs that have one, by their paths in the site."""
+    library = Library(root / "src")
+    runs: dict[str, str] = {}
+    for entry in book.entries:
+        number = 0
+        for chain in entry.page.chains:
+            for end in range(1, len(chain.blocks) + 1):
+                number += 1
+                code = "\n".join(block.code for block in chain.blocks[:end])
+                path = f"{entry.page.path}, block {number}"
+                if text := standalone_run(code, path, library):
+                    runs[file_of_run(entry, number)] = text
+    return runs
+
+
+def file_of_run(entry: Entry, number: int) -> str:
+    """Return the path in the site of the file of a page's run, if it has one."""
+    return f"runs/{entry.name}-{number}.py"
 
 
 def file_of(listing: Listing) -> str:
@@ -72,14 +99,19 @@ class Library:
         """Read a module of this project, and return what its names stand for."""
         if module in self._modules:
             return self._modules[module]
-        # Entered first, because a package imports its own modules from itself.
-        names = self._modules[module] = {}
         place = self.source.joinpath(*module.split("."))
         file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-        text = _SHAPE.sub(r"\1", file.read_text("utf-8"))
+        return self.read(module, _SHAPE.sub(r"\1", file.read_text("utf-8")))
+
+    def read(self, module: str, text: str) -> dict[str, Definition | str]:
+        """Read the text of a module, and return what its names stand for."""
+        # Entered first, because a package imports its own modules from itself.
+        names = self._modules[module] = {}
         for node in ast.parse(text).body:
-            # Python itself reports a missing package, so keep only the try's body.
-            for statement in node.body if isinstance(node, ast.Try) else [node]:
+            # Python itself reports a missing package, so keep only the try's body. What
+            # a package imports when it is first asked for stands in an if.
+            inside = isinstance(node, ast.Try | ast.If)
+            for statement in node.body if inside else [node]:
                 if not isinstance(statement, ast.Import | ast.ImportFrom):
                     definition = _definition(statement, module, text.splitlines())
                     names |= dict.fromkeys(definition.names, definition)
@@ -102,6 +134,8 @@ class Library:
     def find(self, module: str, name: str) -> Definition | None:
         """Follow a name to its definition; one that is local or built in has none."""
         target = self.names(module).get(name)
+        if target == module:  # a module, which its package imports from itself
+            return None
         return self.find(target, name) if isinstance(target, str) else target
 
     def place(self, definition: Definition) -> tuple[int, int]:
@@ -117,17 +151,22 @@ def _definition(node: ast.stmt, module: str, lines: list[str]) -> Definition:
     while above > 1 and lines[above - 2].startswith("#"):
         above -= 1
     text = [line for line in lines[above - 1 : last] if "# --8<-- [" not in line]
-    steps = dis.get_instructions(compile(ast.Module([node], []), "", "exec"))
-    names = (step.argval for step in steps if step.opname == "STORE_NAME")
     uses = (inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name))
     return Definition(
         module,
         first,
         last,
         "\n".join(text).strip("\n"),
-        tuple(names),
+        tuple(_bound(ast.Module([node], []))),
         tuple(dict.fromkeys(uses)),
     )
+
+
+def _bound(tree: ast.Module) -> dict[str, None]:
+    """Return the names that some code binds outside functions, in order."""
+    steps = dis.get_instructions(compile(tree, "", "exec"))
+    names = (step.argval for step in steps if step.opname == "STORE_NAME")
+    return dict.fromkeys(names)
 
 
 def standalone(section: Section, library: Library) -> str:
@@ -148,6 +187,54 @@ def standalone(section: Section, library: Library) -> str:
     ]
     if not waiting:
         raise ValueError(f"{section.path} defines nothing in this section")
+    return _file(section.path, home, _needed(waiting, library), library)
+
+
+def standalone_run(code: str, path: str, library: Library) -> str:
+    """Return a run below what it imports of this package, or "".
+
+    It is "" if the run imports nothing of it, or if the copy would need more than
+    PyTorch, hold more of the library than readers look through, or bind a name twice.
+    """
+    # The material of the book, such as its models, is more than code.
+    if "transformer_book" in code or not any(name in code for name in PACKAGES):
+        return ""
+    body, lines = ast.parse(code).body, code.splitlines()
+    imports = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+    for node in reversed(imports):
+        del lines[node.lineno - 1 : node.end_lineno]
+    rest = "\n".join(lines).strip("\n")
+    try:
+        names = library.read(_RUN, "\n".join(map(ast.unparse, imports)))
+        found = [library.find(_RUN, name) for name in names]
+        needed = _needed([*filter(None, found)], library)
+        bound = {name for definition in needed for name in definition.names}
+        if (
+            None in found  # a module of this package, not something in it
+            or sum(d.last - d.first + 1 for d in needed) > _MOST_LINES
+            or not bound.isdisjoint(_bound(ast.parse(rest)))
+        ):
+            return ""
+        text = f"{_file(path, _RUN, needed, library)}\n\n{rest}\n"
+    except ValueError:  # a name from two places, or by another name
+        return ""
+    others = _packages(ast.parse(text)) - sys.stdlib_module_names
+    return text if others <= {"torch"} else ""
+
+
+def _packages(tree: ast.AST) -> set[str]:
+    """Return the packages that some code imports, anywhere in it."""
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
+    return {name.partition(".")[0] for name in names}
+
+
+def _needed(waiting: list[Definition], library: Library) -> set[Definition]:
+    """Return some definitions, and all that they use."""
     needed: set[Definition] = set()
     while waiting:
         definition = waiting.pop()
@@ -155,6 +242,11 @@ def standalone(section: Section, library: Library) -> str:
             needed.add(definition)
             used = (library.find(definition.module, name) for name in definition.uses)
             waiting += filter(None, used)
+    return needed
+
+
+def _file(path: str, home: str, needed: set[Definition], library: Library) -> str:
+    """Return definitions as a file; the module ``home`` keeps its names."""
     # If two modules share a name, imports and the listed module keep it.
     owners: dict[str, str] = {}
     new_names: dict[tuple[str, str], str] = {}
@@ -170,7 +262,7 @@ def standalone(section: Section, library: Library) -> str:
                 new_names[definition.module, name] = f"{name}_of_{end}"
     imports = _import_lines(d.text for d in placed if not d.module)
     texts = [_renamed(d, library, new_names) for d in placed if d.module]
-    top = f"{_NOTICE.format(path=section.path)}\n{imports}"
+    top = f"{_NOTICE.format(path=path)}\n{imports}"
     return "\n\n\n".join([top, *texts]) + "\n"
 
 

@@ -63,9 +63,16 @@ def exports(root: Path) -> dict[str, list[str]]:
     return dict(sorted(offered.items()))
 
 
-def reference_page(module: str) -> str:
-    """Return the reference page of a module, as a path within docs."""
-    return f"reference/{module.rpartition('.')[2]}.md"
+def reference_page(module: str, name: str = "") -> str:
+    """Return the reference page of a module or a name in it, as a path within docs.
+
+    A module with many names has several pages, of which each further one lists its own.
+    """
+    page = f"reference/{module.rpartition('.')[2]}"
+    for further in sorted(Path("docs").glob(f"{page}-*.md")):
+        if f"\n        - {name}\n" in further.read_text("utf-8"):
+            return further.relative_to("docs").as_posix()
+    return f"{page}.md"
 
 
 def pages_of(root: Path) -> dict[str, Appearances]:

@@ -1,11 +1,13 @@
 """A Griffe extension for the reference entries of the library's names.
 
-It adds to each docstring the chapters that list and use the name. Signatures are those
+It adds to each docstring the chapters that list and use the name and, in a fork that
+says where it lies, a link to the source. Signatures are those
 of the source, with the axes of tensors in quotes; a private alias is replaced by what
 it stands for, and a value made of private names by an ellipsis, as in a stub.
 """
 
 import ast
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,7 @@ class EntryExtension(Extension):
                 target = member.final_target if member.is_alias else member
                 target.docstring = target.docstring or Docstring("", parent=target)
                 line = appearance_line(f"{module}.{name}", pages)
+                line = f"{line} {source_link(target, root)}".strip()
                 target.docstring.value = f"{target.docstring.value}\n\n{line}".strip()
 
 
@@ -78,6 +81,16 @@ def _value(value: Any) -> Any:
     if value is None or written.startswith("field("):  # that Griffe reads later
         return value
     return "..." if _PRIVATE.search(written) else written
+
+
+def source_link(member: Any, root: Path) -> str:
+    """Return in Markdown a link to the lines of a name, or "" without a repository."""
+    if not (repository := os.environ.get("REPO_URL", "").rstrip("/")):
+        return ""
+    branch = os.environ.get("REPO_BRANCH", "main")
+    file = member.filepath.relative_to(root).as_posix()
+    lines = f"#L{member.lineno}-L{member.endlineno}"
+    return f"[Source]({repository}/blob/{branch}/{file}{lines})."
 
 
 def appearance_line(name: str, pages: dict[str, Appearances]) -> str:

@@ -50,7 +50,7 @@ class NameTreeprocessor(Treeprocessor):
             if name in known and name not in seen:
                 seen.add(name)
                 module = known[name].rpartition(".")[0]
-                target = way(page, reference_page(module))
+                target = way(page, reference_page(module, name))
                 link = Element(
                     "a", {"class": "name", "href": f"{target}#{known[name]}"}
                 )
@@ -77,7 +77,9 @@ class TitlePostprocessor(Postprocessor):
             module, name = next(listings, ("", ""))
             if not page or not module:
                 return title[0]
-            target = built_way(self.md, page, reference_page(module))
+            target = built_way(
+                self.md, page, reference_page(module, name.rpartition(".")[2])
+            )
             target += f"#{name}" if name else ""
             path = title["path"].replace("/", "/<wbr>")  # where a line may break
             return f'<span class="filename"><a href="{target}">{path}</a></span>'

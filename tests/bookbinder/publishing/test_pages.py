@@ -127,7 +127,7 @@ def test_what_to_install_stands_before_the_first_run_that_needs_the_library(
     assert re.findall(r'id="(block-\d)"[^>]* data-alone>', page) == ["block-1"]
     (line,) = re.findall(r'<p class="install">(.*?)</p><div [^>]*id="block-2"', page)
     assert words(line) == "To run it, pip install git+https://github.com/me/book"
-    third.code = "import matplotlib, jax\nimport jax"
+    third.code = "from transformer_book.plots import curves\nimport jax\nimport jax"
     line = with_code_blocks(html, chapter, replace(BOOK, repository=""))
     assert 'in a clone: <code>pip install ".[plots]" jax<' in unescape(line)
 

@@ -38,6 +38,7 @@ def test_a_link_to_a_page_has_a_title_a_summary_and_a_card(root: Path) -> None:
     assert tags["og:description"] == data["description"] == "How sums are made."
     assert tags["og:url"] == data["url"] == SUMS
     assert tags["og:image"] == f"{SUMS}card.png"
+    assert (tags["og:image:width"], tags["og:image:height"]) == ("1200", "630")
     assert tags["twitter:card"] == "summary_large_image"
     assert data["@type"] == "TechArticle"
     tags, data = read_head(head(home, load_book(root, AT)))
@@ -61,10 +62,18 @@ def test_with_an_address_each_page_has_its_card_and_the_book_a_feed(
             assert image.size == (1200, 630)
     channel = ElementTree.parse(site / "whats-new.xml").getroot()[0]
     items = channel.findall("item")
-    assert [item.findtext("title") for item in items] == ["add", "Differences."]
+    assert [item.findtext("title") for item in items] == ["add", "Differences"]
     about = "<p><code>add</code>: sums &amp; more. They are exact.</p>"
     assert items[0].findtext("description") == about
     assert channel.findtext("link") == "https://example.org/book/whats-new/"
+    # The validator of the W3C asks for it.
+    itself = channel.find("{http://www.w3.org/2005/Atom}link")
+    assert itself is not None
+    assert itself.attrib == {
+        "href": "https://example.org/book/whats-new.xml",
+        "rel": "self",
+        "type": "application/rss+xml",
+    }
     assert len({item.findtext("guid") for item in items}) == 2
 
 

@@ -1,6 +1,8 @@
+import io
 import re
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -9,8 +11,18 @@ import pytest
 import torch
 
 from bookbinder.listings import find_section
+from bookbinder.outputs import agrees
 from bookbinder.page import load_page
-from bookbinder.publishing.standalone import Library, standalone
+from bookbinder.places import PACKAGES
+from bookbinder.publishing.book import load_book
+from bookbinder.publishing.standalone import (
+    Library,
+    file_of_run,
+    standalone,
+    standalone_run,
+    standalone_runs,
+)
+from bookbinder.running.state import fresh_state
 
 ROOT = Path(__file__).parents[3]
 LISTINGS = sorted(
@@ -29,7 +41,7 @@ LIBRARY = Library(ROOT / "src")
 class Absent:
     """Stands before all finders: this project and its helpers are not installed."""
 
-    NAMES = ("tested_transformer", "jaxtyping", "beartype", "bookbinder")
+    NAMES = (*PACKAGES, "jaxtyping", "beartype", "bookbinder")
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         if name.partition(".")[0] in self.NAMES:
@@ -40,7 +52,7 @@ class Absent:
 def run(text: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Run a file as where there is torch, and nothing of ours."""
     for name in list(sys.modules):
-        if name.partition(".")[0] in Absent.NAMES[:2]:
+        if name.partition(".")[0] in (*PACKAGES, "jaxtyping"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Absent(), *sys.meta_path])
     module = ModuleType("copied")
@@ -86,6 +98,74 @@ def test_what_is_copied_computes_what_the_library_computes(
     assert type(theirs) is not type(ours)
     theirs.load_state_dict(ours.state_dict())
     assert torch.equal(theirs(x, causal=True), wanted)
+
+
+def test_a_run_with_what_it_imports_prints_what_its_page_shows() -> None:
+    book = load_book(ROOT, {})
+    blocks = {
+        file_of_run(entry, number): block
+        for entry in book.entries
+        for number, block in enumerate(entry.page.blocks, start=1)
+    }
+    runs = standalone_runs(ROOT, book)
+    assert "runs/no-peeking-2.py" in runs
+    wrong: list[str] = []
+    for name, text in runs.items():
+        printed = io.StringIO()
+        # The folder is empty.
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            fresh_state(),
+            redirect_stdout(printed),
+        ):
+            run(text, patch)
+        # A copy goes on from the blocks before, which have printed, too.
+        wanted = blocks[name].output
+        lines = printed.getvalue().splitlines(keepends=True)
+        if wanted:
+            last = "".join(lines[-wanted.text.count("\n") :])
+            if not agrees(wanted.text, last, wanted.tolerance):
+                wrong.append(f"{name}: {last}")
+    assert wrong == []
+
+
+def test_a_run_stays_as_it_is_where_a_copy_would_be_wrong_or_long(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "src" / "tested_transformer"
+    home.mkdir(parents=True)
+    (home / "__init__.py").write_text(
+        "if TYPE_CHECKING:\n    from tested_transformer.a import f, g, long\n"
+        "from tested_transformer import a\n"
+    )
+    (home / "a.py").write_text(
+        "import torch\nimport numpy\n\ndef f(x):\n    return torch.relu(x)\n\n"
+        "def g():\n    return numpy.e\n\ndef long():\n" + "    torch\n" * 160
+    )
+    start = "from tested_transformer import"
+    text = standalone_run(
+        f"import math\n\nimport torch\n\n{start} f\n\n# One.\nprint(f(math.pi))\n",
+        "page.md, block 1",
+        library := Library(tmp_path / "src"),
+    )
+    assert text.partition("stays.\n")[2] == (
+        "\nimport math\n\nimport torch\n\n\n"
+        "def f(x):\n    return torch.relu(x)\n\n\n# One.\nprint(f(math.pi))\n"
+    )
+    for code in (
+        "import torch\n",
+        f"{start} f\nfrom transformer_book import load\n",
+        f"{start} f\nimport tested_transformer\n",
+        f"{start} f as ours\n",
+        f"{start} a\n",
+        f"{start} g\n",
+        f"{start} long\n",
+        f"{start} f\nf = f(1)\n",
+        f"{start} f\nimport numpy\nnumpy.e\n",
+        f"{start} f\nimport math as torch\n",
+        f"{start} f\ndef later():\n    {start} long\n",
+    ):
+        assert standalone_run(code, "", library) == "", code
 
 
 def copied(folder: Path, here: str, **modules: str) -> str:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 _Pair = tuple[Float[Tensor, "B T"], str]
 _T = TypeVar("_T")
+__all__ = ["look"]
 ORDER = ("last", 'first')
 
 
@@ -35,6 +36,7 @@ def test_a_signature_is_that_of_the_source(
     (package / "__init__.py").write_text("", "utf-8")
     (package / "masks.py").write_text(SOURCE, "utf-8")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REPO_URL", "https://github.com/me/book/")
     loaded = griffe.load(
         "tested_transformer",
         search_paths=[tmp_path / "src"],
@@ -52,4 +54,6 @@ def test_a_signature_is_that_of_the_source(
     assert keep.parameters["by"].default == "..."
     assert keep.parameters["ahead"].annotation == "list[Later]"
     assert keep.returns == "Later"
+    source = "https://github.com/me/book/blob/main/src/tested_transformer/masks.py"
+    assert look.docstring.value == f"Look.\n\n[Source]({source}#L11-L12)."
     assert loaded["masks.ORDER"].value == '("last", "first")'

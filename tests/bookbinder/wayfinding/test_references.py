@@ -133,3 +133,14 @@ def test_the_title_of_a_listing_leads_to_what_it_shows(linked: Linked) -> None:
     (title,) = linked(listing, "index.md").select("span.filename > a")
     assert title["href"] == f"reference/masks/#{CAUSAL}"
     assert names(linked(RUN + "`causal`", "reference/masks.md")) == []
+
+
+def test_a_name_on_a_further_page_of_its_module_is_linked_there(
+    linked: Linked,
+) -> None:
+    options = "    options:\n      members:\n        - causal\n"
+    linked(f"# More masks\n\n::: {MASKS_AT}\n{options}", "reference/masks-more.md")
+    soup = linked(f"{RUN}`causal`\n\n`Window`\n\n{FIRST}", "one.md")
+    assert names(soup) == [("causal", f"reference/masks-more.md#{CAUSAL}")]
+    (title,) = soup.select("span.filename > a")
+    assert title["href"] == f"../reference/masks-more/#{CAUSAL}"
