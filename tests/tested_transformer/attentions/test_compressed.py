@@ -22,6 +22,7 @@ from tested_transformer.attentions import (
     seen_in_windows,
     with_group_before,
 )
+from tested_transformer.checking import check_attention
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.masks import sliding_window_mask
 from tested_transformer.positions import rotary_table
@@ -269,70 +270,30 @@ def test_an_entry_is_read_from_its_last_token_on() -> None:
 
 
 @both
-def test_it_is_itself_token_by_token(settings: Compressed) -> None:
-    """Each query alone, from what it may read, in a loop of its own."""
-    layer, x = made(settings).eval(), rand(B, T, D)
-    output, weights = layer(x, rotary=table(), return_weights=True)
-    size, turns = settings.compress, table()
+def test_it_is_what_it_is_checked_against(settings: Compressed) -> None:
+    report = check_attention(made(settings).eval())
+    assert report.state == "right", str(report)
 
-    def turned(vector: Tensor, position: int) -> Tensor:
-        still, pairs = vector[..., :-R], vector[..., -R:].unflatten(-1, (-1, 2))
-        cos, sin = turns[:, position].double()
-        a, b = pairs.unbind(-1)
-        pairs = torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1)
-        return torch.cat([still, pairs.flatten(-2)], dim=-1)
 
-    def entry(compressor: Any, row: Tensor, n: int) -> Tensor:
-        own = row[n * size : (n + 1) * size]
-        content, gates = (
-            proj(own) + bias
-            for proj, bias in (
-                (compressor.kv_proj, 0.0),
-                (compressor.gate_proj, compressor.position_bias),
-            )
-        )
-        if settings.overlap:
-            width = content.shape[-1] // 2
-            first, last = content[:, :width], content[:, width:]
-            content, gates, first_gates = last, gates[:, width:], gates[:, :width]
-            if n:
-                before = row[(n - 1) * size : n * size]
-                first = compressor.kv_proj(before)[:, :width]
-                first_gates = compressor.gate_proj(before) + compressor.position_bias
-                content = torch.cat([first, content])
-                gates = torch.cat([first_gates[:, :width], gates])
-        made = (gates.softmax(dim=0) * content).sum(dim=0)
-        return turned(compressor.norm(made), n * size)
-
-    for b, t in ((0, 0), (1, 7), (0, 20), (1, T - 1)):
-        row, found = x[b], range((t + 1) // size)
-        near = range(max(t - W + 1, 0), t + 1)
-        if layer.indexer is not None:
-            indexer, scores = layer.indexer, []
-            asking = indexer.q_proj(row[t]).unflatten(-1, (H_I, -1))
-            for n in found:
-                key = entry(indexer.compressor, row, n)
-                products = (turned(asking, t) @ key).clamp(min=0.0)
-                scores.append((indexer.weight_proj(row[t]) @ products).item())
-            found = sorted(sorted(found, key=lambda n: -scores[n])[:CHOSEN])
-        keys = [turned(layer.kv_norm(layer.kv_proj(row[s])), s) for s in near]
-        keys = torch.stack(keys + [entry(layer.compressor, row, n) for n in found])
-        q = layer.q_proj(row[t]).unflatten(-1, (H, D_K))
-        q = turned(q / (q.square().mean(dim=-1, keepdim=True) + 1e-6).sqrt(), t)
-        shares = torch.cat([q @ keys.T / D_K**0.5, layer.sink[:, None]], dim=-1)
-        shares = shares.softmax(dim=-1)[:, :-1]
-        heads = shares @ keys
-        still, (a, c) = heads[:, :-R], heads[:, -R:].unflatten(-1, (-1, 2)).unbind(-1)
-        cos, sin = turns[:, t].double()
-        back = torch.stack([a * cos + c * sin, c * cos - a * sin], dim=-1).flatten(-2)
-        wanted = layer.o_proj(torch.cat([still, back], dim=-1).flatten())
-        torch.testing.assert_close(output[b, t], wanted)
-        # The weight of an entry stands at its last token.
-        placed = torch.zeros(H, T).double()
-        placed[:, list(near)] = shares[:, : len(near)].detach()
-        for n, share in zip(found, shares[:, len(near) :].T, strict=True):
-            placed[:, (n + 1) * size - 1] += share
-        torch.testing.assert_close(weights[b, :, t], placed)
+@both
+def test_the_weight_of_an_entry_stands_at_its_last_token(settings: Compressed) -> None:
+    layer, x = made(settings), rand(B, T, D)
+    _, weights = layer(x, return_weights=True)
+    size, far = settings.compress, weights[..., : -W - 1].sum(dim=-2)
+    ends = torch.arange(T - W - 1) % size == size - 1
+    assert (far[..., ends] > 0).any(dim=0).any(dim=0).all()
+    cache = layer.new_cache(B, T)
+    layer(x[:, : T - 2], cache=cache)
+    _, last = layer(x[:, T - 2 :], cache=cache, return_weights=True)
+    torch.testing.assert_close(last, weights[:, :, T - 2 :])
+    # Beyond the window, only entries are left.
+    for t in (T - 1, 20):
+        beyond = weights[:, :, t, : t - W + 1]
+        places = torch.arange(t - W + 1) % size == size - 1
+        assert not beyond[..., ~places].any()
+        chosen = settings.entries_per_query
+        if chosen is not None:
+            assert ((weights[:, :, t] > 0).sum(dim=-1) <= W + chosen).all()
 
 
 @both
