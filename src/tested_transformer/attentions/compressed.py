@@ -24,6 +24,7 @@ from tested_transformer.attentions.softmaxes import (
 from tested_transformer.cache import (
     Cache,
     DenseCache,
+    KVCache,
     WindowCache,
     validate_rewind,
     window_room,
@@ -228,7 +229,6 @@ class Compressed:
         "num_kv_heads",
         "kept_heads",
         "qk_norm",
-        "softmax_every",
         "windows",
     )
     has_scores: ClassVar[bool] = True
@@ -337,48 +337,23 @@ class EntryIndexer(IndexTrained):
         return index_scores(q, entries, self.weight_proj(x))
 
 
-class CompressedCache:
-    """What a layer with compressed keys keeps of a text.
+class CompressedCache(KVCache):
+    """What a layer with compressed keys keeps of a text, in three caches.
 
     Args:
-        tokens: For the tokens in the window.
+        entries: For the entries, and those of the indexer.
+        near: For the tokens in the window.
         recent: For what tokens contribute to entries that are not made yet, and the
             rotary table of these tokens.
-        entries: For the entries, and those of the indexer.
         compress: How many tokens make an entry.
     """
 
-    rewindable = True
-
     def __init__(
-        self,
-        tokens: WindowCache,
-        recent: WindowCache,
-        entries: DenseCache,
-        compress: int,
+        self, entries: DenseCache, near: WindowCache, recent: WindowCache, compress: int
     ) -> None:
-        self.tokens, self.recent, self.entries = tokens, recent, entries
+        super().__init__([entries, near, recent])
+        self.entries, self.near, self.recent = entries, near, recent
         self.compress = compress
-
-    @property
-    def length(self) -> int:
-        """How many tokens the next one continues."""
-        return self.recent.length
-
-    @property
-    def batch_size(self) -> int:
-        """B, how many sequences are read side by side."""
-        return self.tokens.batch_size
-
-    @property
-    def nbytes(self) -> int:
-        """The memory set aside, in bytes."""
-        return self.tokens.nbytes + self.recent.nbytes + self.entries.nbytes
-
-    @property
-    def earliest(self) -> int:
-        """The smallest length, other than 0, that it can now go back to."""
-        return max(self.tokens.earliest, self.recent.earliest)
 
     def rewind(self, length: int) -> None:
         """Forget the tokens after the first ``length``, and the entries that need them.
@@ -388,14 +363,9 @@ class CompressedCache:
                 not 0.
         """
         validate_rewind(self, length)
-        self.tokens.rewind(length)
-        self.recent.rewind(length)
         self.entries.rewind(length // self.compress)
-
-    def reset(self) -> None:
-        """Forget all tokens, but keep the memory."""
-        for part in (self.tokens, self.recent, self.entries):
-            part.reset()
+        self.near.rewind(length)
+        self.recent.rewind(length)
 
 
 class CompressedAttention(nn.Module):
@@ -554,21 +524,20 @@ class CompressedAttention(nn.Module):
             done, end = cache.length // size, cache.length + end
             # With overlap, a new entry needs the group before it.
             again = int(self.compressed.overlap and 0 < done < end // size)
-            tokens, _ = cache.tokens.append(tokens, tokens[..., :0])
+            tokens, _ = cache.near.append(tokens, tokens[..., :0])
             projected, table = cache.recent.append(projected[:, None], table)
             projected = projected[:, 0]
         start, new = end - projected.shape[1], end // size - done
         if is_open(x.shape[1]) and cache is None:
             # Two more, which nobody may read: sizes of 0 and 1 would not be left open.
-            projected, table, new = (
-                F.pad(projected, (0, 0, 0, 2 * size)),
-                F.pad(table, (0, 0, 0, 2 * size)),
-                new + 2,
+            projected, table = (
+                F.pad(each, (0, 0, 0, 2 * size)) for each in (projected, table)
             )
+            new = new + 2
         # Not cut out, which would fix the rest that makes no entry.
         places = torch.arange((new + again) * size, device=x.device)
-        places = (
-            places.unflatten(0, (new + again, size)) + (done - again) * size - start
+        places = (places + (done - again) * size - start).unflatten(
+            0, (new + again, size)
         )
         groups, table = projected[:, places], table[:, :, places[again:, 0]]
         table = None if turns is None else table.unflatten(-1, (2, -1)).movedim(-2, 0)
@@ -667,9 +636,9 @@ class CompressedAttention(nn.Module):
         groups = 1 + settings.overlap
         projected = 2 * groups * (self.head_dim + self.index_dim)
         return CompressedCache(
+            memory(max_length // settings.compress, self.head_dim, self.index_dim),
             newest(settings.window, self.head_dim, 0),
             newest(groups * settings.compress, projected, self.rotary_dim),
-            memory(max_length // settings.compress, self.head_dim, self.index_dim),
             settings.compress,
         )
 
