@@ -135,7 +135,7 @@ def measure(run: Run) -> Results:
             train(model, seed, steps)
             test(way, model)
             if settings is CHOSEN:
-                test("1 for 4, 4 at random", with_new_indexers(model, seed + 10))
+                test("1 for 4, 4, untrained", with_new_indexers(model, seed + 10))
     return {
         "size": {
             "steps": steps,
