@@ -24,7 +24,7 @@ from tested_transformer.gpt import GPT, GPTConfig
 __all__ = ["KINDS", "make_model", "measure"]
 
 D_MODEL, HEADS, LAYERS, LENGTH, BATCH, STEPS, RATE = 64, 4, 2, 64, 16, 600, 3e-3
-SEEDS = (1, 2, 3)
+SEEDS, LONGER = (1, 2, 3), 1500  # steps of two kinds that are trained once more
 # For each model the number of heads of keys and values, or the width of the latent.
 KINDS = {
     "4 heads": (4, None),
@@ -66,27 +66,27 @@ def measure(run: Run) -> Results:
     text = write_stories(20_000 if run.quick else 300_000, seed=9).text
     training, held_out, vocab_size = as_characters(text, 5 / 6)
     steps, seeds = (2, SEEDS[:1]) if run.quick else (STEPS, SEEDS)
+    test = windows(held_out, 256, LENGTH + 1, seeded(0))
+
+    def trained(kind: str, steps: int, seed: int) -> tuple[GPT, float]:
+        torch.manual_seed(seed)
+        model = make_model(kind, vocab_size)
+        descent = Descent(steps, RATE, weight_decay=0.01)
+        fit_to_text(model, training, descent, seed=seed, batch=BATCH, length=LENGTH)
+        with torch.no_grad():
+            return model, guess_loss(model, test).item()
+
     results: dict[str, dict] = {}
     for kind, (num_kv_heads, latent_dim) in KINDS.items():
         width = D_MODEL // HEADS
-        losses: list[float] = []
-        parameters = 0
-        for seed in seeds:
-            torch.manual_seed(seed)
-            model = make_model(kind, vocab_size)
-            parameters = model.num_parameters()
-            descent = Descent(steps, RATE, weight_decay=0.01)
-            size = {"batch": BATCH, "length": LENGTH}
-            fit_to_text(model, training, descent, seed=seed, **size)
-            with torch.no_grad():
-                test = windows(held_out, 256, LENGTH + 1, seeded(0))
-                losses.append(guess_loss(model, test).item())
+        models, losses = zip(*(trained(kind, steps, n) for n in seeds), strict=True)
         kept = 2 * num_kv_heads * width if latent_dim is None else latent_dim + width
         results[kind] = {
             "numbers a token and layer": kept,
-            "parameters": parameters,
-            "losses": losses,
+            "parameters": models[0].num_parameters(),
+            "losses": [*losses],
         }
+    longer = 2 * steps if run.quick else LONGER
     return {
         "size": {
             "d_model": D_MODEL,
@@ -99,4 +99,11 @@ def measure(run: Run) -> Results:
         },
         "seeds": [*seeds],
         "kinds": results,
+        "longer": {
+            "steps": longer,
+            **{
+                kind: [trained(kind, longer, seed)[1] for seed in seeds]
+                for kind in ("2 heads", "latent of 48")
+            },
+        },
     }

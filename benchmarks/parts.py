@@ -19,7 +19,16 @@ from transformer_book.our_gpt import (
     tell,
 )
 
-__all__ = ["PARTS", "RECIPE", "SIZE", "Part", "measure", "train_part", "train_parts"]
+__all__ = [
+    "PARTS",
+    "RECIPE",
+    "SIZE",
+    "Part",
+    "combined",
+    "measure",
+    "train_part",
+    "train_parts",
+]
 
 SEEDS = (1, 2, 3)
 SIZE: dict[str, Any] = {
@@ -152,6 +161,20 @@ PARTS = {
     "AdamW, tuned": Part(recipe={**_ADAMW, "lr": 0.01, "warmup": 50}),
     "one KV head": Part({"num_kv_heads": 1}),
 }
+
+
+def combined(*parts: Part) -> Part:
+    """Return all that several parts change, as one part."""
+    model, recipe = dict[str, Any](), dict[str, Any]()
+    for part in parts:
+        model |= part.model
+        recipe |= part.recipe
+
+    def change(block: DecoderBlock) -> None:
+        for part in parts:
+            part.change(block)
+
+    return Part(model, recipe, change)
 
 
 def train_part(part: Part, seed: int, tokens: Tensor, vocab_size: int) -> GPT:

@@ -75,6 +75,7 @@ _MEASUREMENTS = (
     Measurement("loss", "seconds of training to a loss", ("shakespeare", "nanogpt")),
     Measurement("worth", "the loss without choices of the recipe", ("shakespeare",)),
     Measurement("parts", "the book's GPT without each of its parts"),
+    Measurement("controls", "how far that holds: other rates, more steps, two changes"),
     Measurement("families", "the book's GPT with blocks of other families"),
     Measurement("local", "windows in some layers of the book's GPT"),
     Measurement("names", "when the book's GPT learns the names of a story"),

@@ -136,8 +136,14 @@ def measure(run: Run) -> Results:
     loads = (20,) if run.quick else (5, 10, 20, 40, 80, 160)
     long, short = Traffic(prompt=(16, 4096)), Traffic(prompt=(16, 32))
     large = PAGES | {"num_pages": 2048}
+    larger = PAGES | {"num_pages": 5 * PAGES["num_pages"]}
     system, full = Traffic(load=80.0, system=256, prompt=(16, 256)), Traffic(load=160.0)
-    texts = {"long": long, "short": short}
+    texts = {
+        "long": long,
+        "long, 40": replace(long, load=40.0),
+        "short": short,
+        "short, 320": replace(short, load=320.0),
+    }
 
     def by_load(seconds: Callable[[Step], float], loads: Sequence[float]) -> Results:
         return {
@@ -163,7 +169,8 @@ def measure(run: Run) -> Results:
     def by_place(seconds: Callable[[Step], float]) -> Results:
         ways = {
             "together": {},
-            "together, chunks": {"token_budget": 512},
+            "together, 512": {"token_budget": 512},
+            "together, 256": {"token_budget": 256},
             "apart": {"apart": True},
         }
         return {
@@ -180,7 +187,7 @@ def measure(run: Run) -> Results:
                 }
                 for name, way in ways.items()
             }
-            for text, traffic in texts.items()
+            for text, traffic in (("long", long), ("short", short))
         }
 
     return {
@@ -200,15 +207,17 @@ def measure(run: Run) -> Results:
         },
         "seeds": seeds,
         "load": by_load(times, loads),
-        "chunks": by_chunk(times, "long", "short"),
+        "chunks": by_chunk(times, *texts),
         "prefixes": {
             text: {
-                str(kept): serve_all(traffic, PAGES | {"prefix_caching": kept})
+                str(kept): serve_all(traffic, memory | {"prefix_caching": kept})
                 for kept in (False, True)
             }
-            for text, traffic in {
-                "shared": system,
-                "not shared": replace(system, shared=False),
+            for text, (traffic, memory) in {
+                "shared": (system, PAGES),
+                "shared, 5 times the memory": (system, larger),
+                "shared, 20": (replace(system, load=20.0), PAGES),
+                "not shared": (replace(system, shared=False), PAGES),
             }.items()
         },
         "preemption": {

@@ -6,6 +6,7 @@ of what they see, the others zeros. And a small GPT of each kind is trained on t
 
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
@@ -98,6 +99,9 @@ def measure(run: Run) -> Results:
                     maps[kind] = _map(layer)
             measured = {name: [run[name] for run in runs] for name in runs[0]}
             silent[task][kind] = measured
+    with patch.object(F, "rms_norm", lambda x, *_, **__: x):  # as if it had none
+        bare = [_train_layer("differential", n, steps, marked=False) for n in seeds]
+        without = [_look_at_layer(layer, marked=False)["error"] for layer in bare]
     characters = 20_000 if run.quick else 300_000
     corpus = load_corpus("grammar", num_characters=characters)
     train, held_out, vocab_size = as_characters(corpus.text)
@@ -110,6 +114,12 @@ def measure(run: Run) -> Results:
             runs.append(_look_at_gpt(model, held_out))
             print("text", kind, seed, runs[-1], flush=True)
         text[kind] = {name: [run[name] for run in runs] for name in runs[0]}
+    longer = 4 * text_steps
+    later: dict[str, list[float]] = {"softmax": [], "gate": []}
+    for kind, losses in later.items():
+        for seed in seeds:
+            model = _train_gpt(kind, seed, longer, train, vocab_size)
+            losses.append(_look_at_gpt(model, held_out)["loss"])
     x, _ = draw_questions(1, seeded(0))
     return {
         "size": {
@@ -125,9 +135,11 @@ def measure(run: Run) -> Results:
         },
         "seeds": list(seeds),
         "silent": silent,
+        "unmarked, differential without its norm": without,
         "asks": [bool(flag > 0) for flag in x[0, :, 1]],
         "maps": maps,
         "text": text,
+        "text, longer": {"steps": longer, **later},
     }
 
 

@@ -5,7 +5,7 @@ layer has that bug, or one that cannot be told from it.
 """
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -60,19 +60,23 @@ def _keep(weights: Tensor, p: float, training: bool) -> Tensor:
     return weights
 
 
-def _variants(exhibit: Exhibit, own: Steps) -> Iterator[dict[str, Any]]:
-    """Yield the steps that a bug replaces, in the forms that it comes in.
+def _forms(exhibit: Exhibit, own: Steps) -> list[dict[str, Any]]:
+    """Return the steps that a bug replaces, in the forms that it comes in.
 
-    A finite fill gives a query that may attend to nothing even weights, and not NaN. A
-    lost mask may be that of padding, too.
+    First plain. With a finite fill a query that may attend to nothing gets even
+    weights, which is the second form. A lost mask may be that of padding, too.
     """
     plain = {exhibit.step: exhibit.function}
-    yield plain
-    yield {**plain, "weigh": _even(plain.get("weigh", own.weigh))}
+    forms = [plain, {**plain, "weigh": _Even(plain.get("weigh", own.weigh))}]
     if exhibit.step == "weigh":
-        yield {**plain, "weigh": _filled(exhibit.function)}
+        forms.append({**plain, "weigh": _filled(exhibit.function)})
     if exhibit.whole:
-        yield {**plain, "hide": lambda real: None}
+        forms.append({**plain, "hide": _hide_nothing})
+    return forms
+
+
+def _hide_nothing(real: Tensor) -> None:
+    return None
 
 
 def _filled(weigh: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -82,13 +86,21 @@ def _filled(weigh: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return weighed
 
 
-def _even(weigh: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def weighed(scores: Tensor, mask: Tensor | None) -> Tensor:
-        weights = weigh(scores, mask)
-        empty = ~(weights.nan_to_num(0.0).abs().sum(dim=-1, keepdim=True) > 0)
-        return weights.masked_fill(empty, 1 / weights.shape[-1])
+class _Even:
+    """Weigh, but evenly where a query may attend to nothing.
 
-    return weighed
+    Attributes:
+        used: Whether there has been such a query.
+    """
+
+    def __init__(self, weigh: Callable[..., Tensor]) -> None:
+        self.weigh, self.used = weigh, False
+
+    def __call__(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        weights = self.weigh(scores, mask)
+        empty = ~(weights.nan_to_num(0.0).abs().sum(dim=-1, keepdim=True) > 0)
+        self.used = self.used or bool(empty.any())
+        return weights.masked_fill(empty, 1 / weights.shape[-1])
 
 
 class Naming:
@@ -248,13 +260,26 @@ class Naming:
 
     @cached_property
     def _twins(self) -> list[tuple[str, int, Reference, dict[Use, float]]]:
-        """The references with a bug: its name, its form, and what is known of each."""
-        return [
-            (name, which, self._twin(**steps), {})
-            for name, exhibit in KNOWN.items()
-            if not exhibit.reach and exhibit.step != "drop"
-            for which, steps in enumerate(_variants(exhibit, self.right.steps))
-        ]
+        """The references with a bug that agree in the first use: all scopes have it.
+
+        Returns:
+            Of each the name of its bug, its form, and how far it is apart in a use.
+        """
+        use, kept = self.uses[0], []
+        for name, exhibit in KNOWN.items():
+            if exhibit.reach or exhibit.step == "drop":
+                continue
+            forms = _forms(exhibit, self.right.steps)
+            twins = [self._twin(**steps) for steps in forms]
+            even = self.gap(twins[1], use)
+            # Without an empty row or padding, the other forms answer alike.
+            plain = self.gap(twins[0], use) if forms[1]["weigh"].used else even
+            for which, (twin, steps) in enumerate(zip(twins, forms, strict=True)):
+                gap = even if which == 1 else plain
+                if which > 1 and "hide" not in steps:
+                    gap = self.gap(twin, use)
+                kept += [(name, which, twin, {use: gap})] * (gap <= self.bound)
+        return kept
 
     def _twin(self, **steps: Any) -> Reference:
         # Layers are asked without their dropout.
@@ -266,15 +291,18 @@ class Naming:
         """Return what multiplies the scores, and what should, if only that differs."""
         if callable(self.right.scale) or isinstance(self.right.scale, Tensor):
             return None
-        use = self.uses[0]
+        # One sequence is enough to find it; all uses are compared in the end.
+        x, context = self.uses[0].x[:1], self.uses[0].context
+        context = None if context is None else context[:1]
+        use = replace(self.uses[0], x=x, context=context)
         with torch.no_grad():
-            q = self.right.project_q(use.x)
+            q = self.right.project_q(x)
             width = q.shape[-1] // self.right.num_heads
             scale = self.right.scale
             wanted = float(width**-0.5 if scale is None else scale)
-            if (got := self.answers[use]) is None:
+            if (got := self.answers[self.uses[0]]) is None:
                 return None
-            got = got.double()
+            got = got[:1].double()
 
             def miss(logarithm: Tensor) -> Tensor:
                 twin = copy.copy(self.right)

@@ -169,16 +169,18 @@ def worth(*parts: str) -> str:
     """Return a table of what is lost without parts of the book's model.
 
     Each row is the same model, trained in the same way with one thing changed, from
-    three seeds. ``python -m benchmarks parts`` measured it.
+    three seeds. ``python -m benchmarks parts`` measured it, and ``controls``.
 
     Args:
-        parts: Names of rows of the record ``parts``; all by default. The whole model
-            comes first in any case.
+        parts: Names of rows of the record ``parts``, or of ``controls``; all of
+            ``parts`` by default. The whole model comes first in any case.
 
     Raises:
         ValueError: If there is no such row.
     """
     rows = load_record("parts")["results"]["rows"]
+    if {*parts} - {*rows}:
+        rows = rows | load_record("controls")["results"]["rows"]
     for name in parts:
         if name not in rows:
             raise ValueError(f"{name!r} must be one of {', '.join(rows)}")

@@ -3,6 +3,7 @@
 import math
 
 import torch
+from benchmarks.controls import CONTROLS
 from benchmarks.parts import PARTS, SIZE
 
 from tested_transformer.gpt import GPT, GPTConfig
@@ -13,7 +14,7 @@ TOKENS = torch.randint(11, (3, 7), generator=torch.Generator().manual_seed(0))
 
 def variant(name: str) -> GPT:
     torch.manual_seed(0)
-    part = PARTS[name]
+    part = (PARTS | CONTROLS)[name]
     model = GPT(GPTConfig(vocab_size=11, **SIZE | part.model)).eval()
     for block in model.blocks:
         part.change(block)
@@ -37,7 +38,7 @@ CAUSAL = torch.ones(7, 7).tril().bool()
 @torch.no_grad()
 def test_a_variant_sees_what_it_should() -> None:
     others = {"no attention": torch.eye(7) > 0, "no mask": torch.ones(7, 7) > 0}
-    for name in PARTS:
+    for name in PARTS | CONTROLS:
         seen = reach(variant(name))
         if name == "heads as rows":
             assert (seen & ~CAUSAL).any()

@@ -1,0 +1,47 @@
+"""Train variants of the book's GPT that say how far the record ``parts`` reaches.
+
+Its rows compare models after 500 steps of one recipe, with one thing changed. Here are
+variants in which two things are, other rates, and four times as many steps for the
+models that miss most.
+"""
+
+from typing import Any
+
+from torch import nn
+
+from benchmarks.parts import PARTS, RECIPE, Part, combined, train_parts
+from benchmarks.run import Results, Run
+from tested_transformer.gpt import DecoderBlock
+
+__all__ = ["CONTROLS", "measure"]
+
+
+def _start_as_linear(block: DecoderBlock) -> None:
+    """Draw queries and keys as ``nn.Linear`` does, much larger than our GPT."""
+    for projection in (block.attention.q_proj, block.attention.k_proj):
+        assert isinstance(projection, nn.Linear)
+        projection.reset_parameters()
+
+
+def _both(one: str, other: str) -> Part:
+    return combined(PARTS[one], PARTS[other])
+
+
+_RATE: dict[str, Any] = {key: 2 * RECIPE[key] for key in ("lr", "embedding_lr")}
+_LONG = PARTS["four times the steps"]
+_MISSING = ("plain averages", "window of 4", "no positions", "no norms", "one layer")
+
+CONTROLS: dict[str, Part] = {
+    "averages, no feed-forward": _both("plain averages", "no feed-forward"),
+    "one layer, no positions": _both("one layer", "no positions"),
+    "one head, no root": _both("one head", "no root"),
+    "no root, larger start": combined(Part(change=_start_as_linear), PARTS["no root"]),
+    "twice the rate": Part(recipe=_RATE),
+    "no norms, twice the rate": combined(PARTS["no norms"], Part(recipe=_RATE)),
+    **{f"{name}, 4 × steps": combined(PARTS[name], _LONG) for name in _MISSING},
+}
+
+
+def measure(run: Run) -> Results:
+    """Train each variant from some seeds."""
+    return train_parts(run, CONTROLS)
