@@ -313,6 +313,25 @@ def test_a_changed_token_changes_nothing_before_it(settings: Compressed) -> None
                 assert not torch.allclose(changed[:, -1], output[:, -1])
 
 
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("fused", [False, True])
+def test_what_a_mask_hides_no_entry_tells(overlap: bool, fused: bool) -> None:
+    layer, x = made(replace(HEAVY, overlap=overlap), fused=fused), rand(B, T, D)
+    mask = torch.ones(T, T, dtype=torch.bool)
+    mask[:, 9] = False  # in the third entry, and with overlap in the fourth
+    other = x.clone()
+    other[:, 9] = rand(B, D)
+    output, wanted = (layer(each, mask=mask) for each in (other, x))
+    rest = torch.arange(T) != 9
+    assert torch.equal(output[:, rest], wanted[:, rest])
+    assert not torch.allclose(layer(other)[:, -1], layer(x)[:, -1])
+    weights = layer(x, mask=mask, return_weights=True)[1][:, :, -1, 3::4]
+    hidden = {2, 3} if overlap else {2}
+    assert {
+        *(weights == 0).all(dim=0).all(dim=0).nonzero().flatten().tolist()
+    } == hidden
+
+
 @both
 @torch.no_grad()
 def test_a_cache_keeps_entries_and_can_go_back(settings: Compressed) -> None:
