@@ -18,7 +18,7 @@ from tested_transformer.attentions import DeltaAttention, LinearAttention
 
 __all__ = [
     *("BATCH", "D_MODEL", "KINDS", "NUM_HEADS", "NUM_LAYERS", "Recall", "draw_pairs"),
-    *("measure", "share_right", "train_on_pairs"),
+    *("TRAINED", "measure", "share_right", "train_on_pairs"),
 ]
 
 NUM_KEYS, NUM_VALUES = 64, 16

@@ -112,6 +112,7 @@ _MEASUREMENTS = (
     Measurement("softmaxes", "sinks and outliers"),
     Measurement("blocks", "what block attention misses"),
     Measurement("indexer", "what an indexer finds, and what it costs"),
+    Measurement("compressed", "what compressed keys recall, keep and cost"),
     Measurement("eviction", "what a cache that evicts keys forgets"),
     Measurement("tiles", "what block attention costs, gathered and by FlexAttention"),
     Measurement("several", "speculative decoding"),

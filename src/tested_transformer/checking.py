@@ -22,6 +22,7 @@ from tested_transformer.attention import attention_with_weights, repeat_heads
 from tested_transformer.attentions import (
     AdjustedCore,
     ChosenBlocks,
+    CompressedAttention,
     DeltaAttention,
     DifferentialCore,
     IndexerCore,
@@ -234,6 +235,59 @@ def _of_latents(layer: LatentAttention) -> dict[str, Any]:
         ),
     )
     return {"call": call, "like": like, "pieces": pieces}
+
+
+@adapter.register
+def _of_entries(layer: CompressedAttention) -> dict[str, Any]:
+    adapted = {"call": _causal, "like": _compressing, "pieces": _pieces}
+    return {**adapted, "causal": True}
+
+
+def _compressing(layer: _Layer, x: Tensor) -> Tensor:
+    """Pool each group of tokens alone; mask what lies beyond the window, or ahead."""
+    settings, length = layer.compressed, x.shape[1]
+    size = settings.compress
+
+    def entries(compressor: _Layer, x: Tensor) -> Tensor:
+        made = [x.new_zeros(len(x), 0, compressor.norm.weight.shape[0])]
+        content, gates = compressor.kv_proj(x), compressor.gate_proj(x)
+        for end in range(size, length + 1, size):
+            own = slice(end - size, end)
+            parts = [(content[:, own], gates[:, own] + compressor.position_bias)]
+            if settings.overlap:
+                half = content.shape[-1] // 2
+                parts = [(c[..., half:], g[..., half:]) for c, g in parts]
+                if end > size:
+                    own = slice(end - 2 * size, end - size)
+                    bias = compressor.position_bias
+                    earlier = content[:, own], gates[:, own] + bias
+                    parts += [tuple(each[..., :half] for each in earlier)]
+            c, g = (torch.cat(each, dim=1) for each in zip(*parts, strict=True))
+            made.append(compressor.norm((c * g.softmax(1)).sum(1))[:, None])
+        return torch.cat(made, dim=1)
+
+    place = torch.arange(length)[:, None]
+    near = (place >= place.T) & (place - settings.window < place.T)
+    far = place + 1 >= size * torch.arange(1, length // size + 1)
+    if (indexer := layer.indexer) is not None:
+        k = entries(indexer.compressor, x).mT
+        weights = indexer.weight_proj(x) / indexer.num_heads**0.5
+        asking = split_heads(indexer.q_proj(x), indexer.num_heads)
+        scores = (asking @ k[:, None]).clamp(min=0.0) / asking.shape[-1] ** 0.5
+        score = (weights.mT[..., None] * scores).sum(dim=1)
+        score = score.masked_fill(~far, float("-inf"))
+        order = score.argsort(dim=-1, descending=True, stable=True)
+        far = far & (order.argsort(dim=-1) < settings.entries_per_query)
+        far = far[:, None]
+    mask = torch.cat([near.expand(*far.shape[:-1], -1), far], dim=-1)
+    k = torch.cat([layer.kv_norm(layer.kv_proj(x)), entries(layer.compressor, x)], 1)
+    q = split_heads(layer.q_proj(x), layer.num_heads)
+    q = q / (q.square().mean(dim=-1, keepdim=True) + 1e-6).sqrt()
+    scores = q @ k[:, None].mT / layer.head_dim**0.5
+    sink = layer.sink[:, None, None].expand(*scores.shape[:-1], 1)
+    scores = torch.cat([scores.masked_fill(~mask, float("-inf")), sink], dim=-1)
+    heads = scores.softmax(dim=-1)[..., :-1] @ k[:, None]
+    return layer.o_proj(merge_heads(heads))
 
 
 @adapter.register

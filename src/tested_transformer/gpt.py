@@ -30,7 +30,7 @@ from tested_transformer.habits import advise_on_model_call, advised
 from tested_transformer.inspection import numbers_of
 from tested_transformer.interfaces import AttentionLayer
 from tested_transformer.layers import FeedForward, make_norm, rows_of
-from tested_transformer.multihead import IndexedCore, MultiHeadAttention
+from tested_transformer.multihead import IndexTrained, MultiHeadAttention
 from tested_transformer.positions import (
     alibi_bias,
     alibi_slopes,
@@ -529,10 +529,10 @@ class GPT(nn.Module):
 
         It belongs to the last forward pass while training; see ``attentions.indexer``.
         """
-        cores = [m for m in self.modules() if isinstance(m, IndexedCore)]
-        if not cores:
+        trained = [m for m in self.modules() if isinstance(m, IndexTrained)]
+        if not trained:
             return numbers_of(self).new_zeros(())
-        return torch.stack([core.index_loss for core in cores]).mean()
+        return torch.stack([each.index_loss for each in trained]).mean()
 
     def num_parameters(self, *, active: bool = False) -> int:
         """Count the parameters, or only those that one token goes through."""

@@ -46,6 +46,7 @@ from tested_transformer.positions import POSITIONS, rotate
 __all__ = [
     "SOFTMAX",
     "Core",
+    "IndexTrained",
     "IndexedCore",
     "MultiHeadAttention",
     "ScoreOptions",
@@ -128,22 +129,33 @@ class Core(Protocol):
         ...
 
 
-class IndexedCore(nn.Module):
+class IndexTrained(nn.Module):
+    """Base class of what learns to choose keys by a loss of its own.
+
+    Attributes:
+        index_loss: What training adds to the loss, set by each forward pass while
+            training.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index_loss = torch.zeros((), device="cpu")
+
+    def __getstate__(self) -> dict[str, object]:
+        # The loss of the last pass holds its graph, which cannot be copied.
+        return {**self.__dict__, "index_loss": self.index_loss.detach()}
+
+
+class IndexedCore(IndexTrained):
     """Base class of cores with features of their own behind those of queries and keys.
 
     The features of keys go into the cache with them.
 
     Attributes:
         index_width: How many features it adds to a key of each head.
-        index_loss: What training adds to the loss, set by each forward pass while
-            training.
     """
 
     index_width: int
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.index_loss = torch.zeros((), device="cpu")
 
     def add_index(
         self,
@@ -159,10 +171,6 @@ class IndexedCore(nn.Module):
         sequences that they come from.
         """
         raise NotImplementedError
-
-    def __getstate__(self) -> dict[str, object]:
-        # The loss of the last pass holds its graph, which cannot be copied.
-        return {**self.__dict__, "index_loss": self.index_loss.detach()}
 
 
 # --8<-- [start:softmax]

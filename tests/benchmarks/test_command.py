@@ -101,8 +101,18 @@ def test_a_misfit_is_seen() -> None:
 
 
 QUICK = (
-    *("blocks", "distances", "drafts", "eviction", "indexer", "latent", "lengths"),
-    *("names", "recall", "serving", "several", "softmaxes", "tiles", "windows"),
+    *("blocks", "compressed", "distances", "drafts", "eviction", "indexer"),
+    *(
+        "latent",
+        "lengths",
+        "names",
+        "recall",
+        "serving",
+        "several",
+        "softmaxes",
+        "tiles",
+        "windows",
+    ),
 )
 
 

@@ -36,7 +36,7 @@ from tested_transformer.attention import (
     attention_with_weights as attention,
     repeat_heads,
 )
-from tested_transformer.attentions import index_loss, index_scores
+from tested_transformer.attentions import index_loss, index_scores, pool
 from tested_transformer.cache import DenseCache, KVCache
 from tested_transformer.checkpoints import to_torch
 from tested_transformer.experts import MixtureOfExperts, count_parameters
@@ -652,6 +652,14 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
             index_loss(index_e[None], A[None, None], torch.ones(1, T, S).bool()),
             table(lambda t: (
                 A[t] * (A[t] / softmax(index_e[t])).log()).sum(), T).mean()),
+    },
+    "compressed-keys": {
+        r"e_n = \sum_{t} a_t \odot c_t, \qquad a_t ="
+        r" \frac{\exp(z_t + b_t)}{\sum_{t'} \exp(z_{t'} + b_{t'})}": lambda: (
+            pool(K[None, None], (K.flip(0) + delta[:, :d_k])[None, None])[0, 0],
+            table(lambda i: sum(
+                K[t, i] * (K[S - 1 - t, i] + delta[t, i]).exp() for t in range(S))
+                / (K.flip(0) + delta[:, :d_k])[:, i].exp().sum(), d_k)),
     },
     "draft-trees": {
         r"x_i = M_k \, [\, \mathrm{norm}(h^{k-1}_i) \, ;"

@@ -13,6 +13,7 @@ from tested_transformer.attentions import (
     AdjustedSoftmax,
     ChosenBlocks,
     ChosenKeys,
+    Compressed,
     DeltaRule,
     Differential,
     Latent,
@@ -44,6 +45,14 @@ LAYERS: dict[str, tuple[Attention, LayerSettings]] = {
     "chosen blocks": (ChosenBlocks(block_size=3), replace(GROUPED, qk_norm=True)),
     # Queries up to the 18th read all keys; the indexer's key is cut into uneven slices.
     "chosen keys": (ChosenKeys(keys_per_query=18, index_dim=5), GROUPED),
+    "compressed": (Compressed(compress=3, window=5), replace(USUAL, bias=False)),
+    # Queries up to the 18th read all entries.
+    "compressed, chosen": (
+        Compressed(
+            compress=3, window=2, overlap=True, entries_per_query=6, index_dim=5
+        ),
+        USUAL,
+    ),
     "latent": (Latent(latent_dim=7), USUAL),
     "linear": (LinearRecurrence(), USUAL),
     "gated linear": (LinearRecurrence(gated=True), USUAL),

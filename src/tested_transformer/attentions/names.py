@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 
 from tested_transformer.attentions.chosen_blocks import ChosenBlocks
+from tested_transformer.attentions.compressed import Compressed
 from tested_transformer.attentions.delta import DeltaRule
 from tested_transformer.attentions.differential import Differential
 from tested_transformer.attentions.indexer import ChosenKeys
@@ -34,6 +35,7 @@ ATTENTIONS: dict[str, Attention] = {
     "sink": AdjustedSoftmax(learned_sink=True),
     "blocks": ChosenBlocks(),
     "indexer": ChosenKeys(),
+    "compressed": Compressed(),
 }
 
 

@@ -160,15 +160,18 @@ def fused_attention_with_sink(
 
     It passes one more key and value to PyTorch's kernel. The value is zeros. The key
     has one more feature, in which it alone is 1 and each query has the sink. With a
-    mask, a window or a bias, the sink is the bias of that key's score instead, and the
-    kernel reads a (T, S + 1) table.
+    bias, the sink is the bias of that key's score instead.
     """
     validate_attention(q, k, v, mask, window, score_bias, dropout_p, causal)
     _validate_sink(sink, q)
     causal = causal and not is_known(q.shape[-2] == 1)  # a single query sees every key
     square = is_known(q.shape[-2] == k.shape[-2])
-    plain = mask is window is score_bias is None and scale != 0
-    if plain and (square or not causal):
+    if window is not None or (causal and not (square and mask is score_bias is None)):
+        mask, causal = and_causal(mask, q, k, window), False
+    if mask is not None:
+        mask = mask.expand(*mask.shape[:-1], k.shape[-2])
+        mask = F.pad(mask, (1, 0), value=True)
+    if score_bias is None and scale != 0:
         scale = q.shape[-1] ** -0.5 if scale is None else scale
         column = (sink / scale).to(q.dtype)[:, None, None].expand(*q.shape[:-1], 1)
         q = torch.cat([q, column], dim=-1)
@@ -178,19 +181,18 @@ def fused_attention_with_sink(
         if causal:  # as many queries as keys: the first one sees the sink alone
             q = F.pad(q, (0, 0, 1, 0))
         output = fused_attention(
-            q, k + one, v, causal=causal, scale=scale, dropout_p=dropout_p
+            *(q, k + one, v),
+            mask=mask,
+            causal=causal,
+            scale=scale,
+            dropout_p=dropout_p,
         )
         return output[..., 1:, :] if causal else output
-    if causal or window is not None:
-        mask = and_causal(mask, q, k, window)
     bias = q.new_zeros(1) if score_bias is None else score_bias
     shape = torch.broadcast_shapes(bias.shape, (1, *q.shape[1:3], k.shape[-2]))
     column = sink[:, None, None].expand(*shape[:-1], 1)
-    bias = torch.cat([bias.expand(shape), column], dim=-1)
-    if mask is not None:
-        mask = mask.expand(*mask.shape[:-1], k.shape[-2])
-        mask = F.pad(mask, (0, 1), value=True)
-    k, v = F.pad(k, (0, 0, 0, 1)), F.pad(v, (0, 0, 0, 1))
+    bias = torch.cat([column, bias.expand(shape)], dim=-1)
+    k, v = F.pad(k, (0, 0, 1, 0)), F.pad(v, (0, 0, 1, 0))
     return fused_attention(
         q, k, v, mask=mask, scale=scale, score_bias=bias, dropout_p=dropout_p
     )

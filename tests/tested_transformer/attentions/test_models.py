@@ -16,6 +16,8 @@ from tested_transformer.attentions import (
     AdjustedSoftmax,
     ChosenBlocks,
     ChosenKeys,
+    Compressed,
+    CompressedAttention,
     DeltaAttention,
     DeltaRule,
     Differential,
@@ -26,6 +28,7 @@ from tested_transformer.attentions import (
     attention_named,
     name_of,
 )
+from tested_transformer.cache import LayerCache
 from tested_transformer.checkpoints import (
     load_checkpoint,
     load_pretrained,
@@ -71,6 +74,13 @@ MODELS: dict[str, dict[str, Any]] = {
         "attention": ChosenKeys(keys_per_query=3, index_heads=3, index_dim=5),
         "positions": "rotary",
         "windows": (7, None, 11),
+    },
+    "compressed": {"attention": Compressed(compress=3, window=4)},
+    "compressed, chosen": {
+        "attention": Compressed(
+            compress=2, window=3, overlap=True, entries_per_query=4, index_dim=5
+        ),
+        "positions": "rotary",
     },
     "latent, windows": {"attention": Latent(), "positions": "rotary", "windows": 5},
     "delta and ALiBi": {
@@ -122,6 +132,7 @@ def test_each_name_makes_the_layer_of_its_chapter() -> None:
         "sink": (MultiHeadAttention, AdjustedSoftmax(learned_sink=True)),
         "blocks": (MultiHeadAttention, ChosenBlocks(block_size=16, num_chosen=3)),
         "indexer": (MultiHeadAttention, ChosenKeys(keys_per_query=16, index_heads=2)),
+        "compressed": (CompressedAttention, Compressed(compress=4, window=16)),
     }
     assert [*kinds] == [*ATTENTIONS]
     for name, (kind, attention) in kinds.items():
@@ -139,6 +150,7 @@ def test_a_name_and_settings_make_what_they_were_taken_from() -> None:
         Latent(latent_dim=3),
         ChosenBlocks(num_chosen=1),
         ChosenKeys(index_dim=3, dense=True),
+        Compressed(compress=2, overlap=True, entries_per_query=3),
     ):
         assert attention_named(*name_of(attention)) == attention
     assert name_of(AdjustedSoftmax(soft_cap=5.0))[0] == "soft_capped"
@@ -185,7 +197,7 @@ def test_differential_layers_begin_with_the_shares_of_their_depth() -> None:
 
 
 # Forms with a loop of their own.
-LOOPS = ["linear", "gated_delta", "blocks", "indexer"]
+LOOPS = ["linear", "gated_delta", "blocks", "indexer", "compressed, chosen"]
 LONG = 37  # more than one chunk of linear attention
 
 
@@ -272,7 +284,7 @@ def test_drafts_are_checked_by_what_can_go_back(model: GPT) -> None:
 
 
 def test_what_keys_are_kept_can_be_kept_in_pages(model: GPT) -> None:
-    if not model.config.attention.has_scores:
+    if not all(isinstance(x, LayerCache) for x in model.new_cache().layers):
         with pytest.raises(
             ValueError, match="every layer must keep keys and values in a DenseCache"
         ):

@@ -1,0 +1,476 @@
+"""Compressed keys: DeepSeek-V4's layers, open = in windows, and a cache of entries."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tested_transformer.attention import attention_with_weights
+from tested_transformer.attentions import (
+    Compressed,
+    CompressedAttention,
+    adjusted_attention_with_weights,
+    attention_in_windows,
+    choose_keys,
+    compressed,
+    entries_past,
+    pool,
+    seen_in_windows,
+    with_group_before,
+)
+from tested_transformer.checking import check_attention
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.masks import sliding_window_mask
+from tested_transformer.positions import rotary_table
+from tested_transformer.training import Recipe, train
+
+# Pairwise different: batch, heads, tokens, widths of the sequence, of a head and of
+# what positions turn; window, heads of the indexer, their width, and chosen entries.
+B, H, T, D, D_K, R, W, H_I, D_I, CHOSEN = 2, 6, 37, 22, 8, 4, 5, 7, 9, 3
+BASE = 160.0
+HEAVY = Compressed(compress=4, window=W)
+SPARSE = Compressed(
+    compress=3,
+    window=W,
+    overlap=True,
+    entries_per_query=CHOSEN,
+    index_heads=H_I,
+    index_dim=D_I,
+)
+both = pytest.mark.parametrize("settings", [HEAVY, SPARSE], ids=["heavy", "sparse"])
+PIECES = ([1] * T, [7, 1, 1, 13, 15], [T - 1, 1], [2, T - 2])
+
+
+def rand(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def made(settings: Compressed, **changes: Any) -> CompressedAttention:
+    sizes = {"d_model": D, "num_heads": H, "head_dim": D_K, "rotary_dim": R}
+    layer = CompressedAttention(settings, **sizes | {"dtype": torch.float64} | changes)
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter, std=0.6)
+    return layer
+
+
+def table(start: int = 0, length: int = T) -> Tensor:
+    return rotary_table(torch.arange(start, start + length), R, base=BASE)
+
+
+def deepseeks(settings: Compressed) -> tuple[Any, Any]:
+    """Return DeepSeek-V4's attention in ``transformers``, and its configuration."""
+    from transformers import DeepseekV4Config
+    from transformers.models.deepseek_v4.modeling_deepseek_v4 import (
+        DeepseekV4Attention,
+    )
+
+    sparse = settings.entries_per_query is not None
+    kinds = ["heavily_compressed_attention", "compressed_sparse_attention"]
+    config = DeepseekV4Config(
+        hidden_size=D,
+        num_attention_heads=H,
+        head_dim=D_K,
+        q_lora_rank=10,
+        o_groups=3,
+        o_lora_rank=11,
+        index_n_heads=H_I,
+        index_head_dim=D_I,
+        index_topk=CHOSEN,
+        sliding_window=W,
+        num_hidden_layers=1,
+        layer_types=[kinds[sparse]],
+        mlp_layer_types=["moe"],
+        compress_rates=dict.fromkeys(kinds, settings.compress),
+        compress_rope_theta=BASE,
+        partial_rotary_factor=R / D_K,
+        attn_implementation="eager",
+    )
+    theirs = DeepseekV4Attention(config, layer_idx=0)
+    for parameter in theirs.parameters():
+        nn.init.normal_(parameter, std=0.6)
+    return theirs, config
+
+
+class GroupedOutput(nn.Module):
+    """Their projection to the output, which is no single matrix."""
+
+    def __init__(self, theirs: Any) -> None:
+        super().__init__()
+        self.first, self.second = theirs.o_a_proj, theirs.o_b_proj
+
+    def forward(self, heads: Tensor) -> Tensor:
+        return self.second(self.first(heads.unflatten(-1, (3, -1))).flatten(2))
+
+
+def with_their_weights(theirs: Any, settings: Compressed) -> CompressedAttention:
+    """Return a layer that has the very parameters of theirs."""
+    ours = made(settings, dtype=torch.float32)
+    latent = theirs.q_a_proj, theirs.q_a_norm
+    ours.q_proj = nn.Sequential(*latent, theirs.q_b_proj)
+    ours.kv_proj, ours.kv_norm = theirs.kv_proj, theirs.kv_norm
+    ours.sink, ours.o_proj = theirs.sinks, GroupedOutput(theirs)
+    pairs = [(ours.compressor, theirs.compressor)]
+    if ours.indexer is not None:
+        pairs.append((ours.indexer.compressor, theirs.compressor.indexer))
+        ours.indexer.q_proj = nn.Sequential(*latent, theirs.compressor.indexer.q_b_proj)
+        ours.indexer.weight_proj = theirs.compressor.indexer.scorer.weights_proj
+    for mine, other in pairs:
+        mine.kv_proj, mine.gate_proj = other.kv_proj, other.gate_proj
+        mine.position_bias, mine.norm = other.position_bias, other.kv_norm
+    assert {*map(id, ours.parameters())} == {*map(id, theirs.parameters())}
+    return ours
+
+
+def called(theirs: Any, config: Any, x: Tensor, cache: Any = None) -> Tensor:
+    """Call their layer as their model does."""
+    start = 0 if cache is None else cache.get_seq_length()
+    positions = torch.arange(start, start + x.shape[1]).expand(len(x), -1)
+    seen = sliding_window_mask(x.shape[1], min(start, W - 1) + x.shape[1], window=W)
+    mask = torch.zeros(seen.shape).masked_fill(~seen, -torch.inf)
+    mask = mask.expand(len(x), 1, -1, -1)
+    angles = theirs.compressor.rotary_emb(x, positions, layer_type="compress")
+    return theirs(x, {"compress": angles}, positions, mask, past_key_values=cache)[0]
+
+
+@both
+@pytest.mark.parametrize("training", [True, False])
+def test_a_whole_layer_is_deepseeks_in_outputs_and_gradients(
+    settings: Compressed, training: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    monkeypatch.setattr(compressed, "_ROWS", 8)
+    theirs, config = deepseeks(settings)
+    ours = with_their_weights(theirs, settings).train(training)
+    x, direction = torch.randn(B, T, D, requires_grad=True), torch.randn(B, T, D)
+    wanted = called(theirs, config, x)
+    output = ours(x, causal=True, rotary=table())
+    torch.testing.assert_close(output, wanted, rtol=1e-4, atol=1e-4)
+    inputs = [x, *theirs.parameters()]
+    one, other = (
+        torch.autograd.grad(y, inputs, direction, allow_unused=True)
+        for y in (output, wanted)
+    )
+    unreached = 0
+    for mine, their in zip(one, other, strict=True):
+        if their is None:  # no loss of the language reaches an indexer
+            assert mine is None or not mine.any()
+            unreached += 1
+        else:
+            torch.testing.assert_close(mine, their, rtol=1e-3, atol=1e-3)
+    assert unreached == (0 if settings is HEAVY else 6)
+
+
+@both
+@torch.no_grad()
+def test_with_its_cache_deepseeks_reads_pieces_alike(settings: Compressed) -> None:
+    from transformers import DynamicCache
+
+    torch.manual_seed(0)
+    theirs, config = deepseeks(settings)
+    ours, x = with_their_weights(theirs, settings).eval(), torch.randn(B, T, D)
+    for pieces in PIECES:
+        cache, theirs_cache = ours.new_cache(B, T), DynamicCache(config=config)
+        for piece in x.split(pieces, dim=1):
+            wanted = called(theirs, config, piece, theirs_cache)
+            turns = table(cache.length, piece.shape[1])
+            output = ours(piece, causal=True, rotary=turns, cache=cache)
+            torch.testing.assert_close(output, wanted, rtol=1e-4, atol=1e-4)
+        kept = theirs_cache.layers[0].compressed_kv["compressor"]
+        entries = cache.entries.keys[:, 0, : cache.entries.length]
+        torch.testing.assert_close(entries, kept, rtol=1e-4, atol=1e-4)
+
+
+@both
+def test_in_windows_is_in_the_open_in_outputs_and_gradients(
+    settings: Compressed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one block of queries, with several, and with copies for each query."""
+    length, num_entries, most = 11, 29, settings.entries_per_query
+    tokens, entries, sink = (
+        rand(B, 1, length + 3, D_K),
+        rand(B, 1, num_entries, D_K),
+        rand(H),
+    )
+    for rows, num_queries in ((4, length), (length, length), (4, 9), (128, 1)):
+        monkeypatch.setattr(compressed, "_ROWS", rows)
+        q = rand(B, H, num_queries, D_K)
+        readable = entries_past(num_queries, num_entries, compress=3, first=58)
+        if most is not None:
+            scores = rand(B, num_queries, num_entries).masked_fill(
+                ~readable, -torch.inf
+            )
+            scores[0, 0, 2:] = -torch.inf  # fewer than could be read
+            readable = choose_keys(scores, most)[:, None]
+        inputs = [each.requires_grad_() for each in (q, tokens, entries, sink)]
+        how: dict[str, Any] = {"window": W, "entries_per_query": most}
+        output = attention_in_windows(*inputs, readable, **how)
+        keys = torch.cat([tokens, entries], dim=2)
+        seen = seen_in_windows(tokens.shape[2], readable, window=W)
+        wanted, _ = adjusted_attention_with_weights(q, keys, keys, sink=sink, mask=seen)
+        torch.testing.assert_close(output, wanted)
+        direction = rand(*wanted.shape)
+        one, other = (
+            torch.autograd.grad(y, inputs, direction) for y in (output, wanted)
+        )
+        torch.testing.assert_close(one, other)
+
+
+def test_no_table_of_all_tokens_is_made() -> None:
+    """The scores are those of a window and of entries, for each query."""
+    sizes: list[int] = []
+
+    def counted(q: Tensor, k: Tensor, v: Tensor, *args: Any, **options: Any) -> Tensor:
+        sizes.append(q.shape[0] * q.shape[2] * k.shape[2])
+        return fused(q, k, v, *args, **options)
+
+    fused = compressed.fused_attention_with_sink
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compressed, "fused_attention_with_sink", counted)
+        layer = made(Compressed(compress=8, window=16), dtype=torch.float32)
+        layer(torch.randn(1, 1024, D))
+        layer = made(replace(SPARSE, compress=4)).eval()
+        cache = layer.new_cache(1, 200)
+        layer(rand(1, 199, D), cache=cache)
+        layer(rand(1, 1, D), cache=cache)
+    assert sizes[0] == 1024 * (128 + 15 + 1024 // 8)
+    assert sizes[2] == W + CHOSEN
+
+
+def test_an_entry_is_a_mean_of_its_tokens_by_each_feature() -> None:
+    content, gates = rand(B, 5, 3, D_K), rand(B, 5, 3, D_K)
+    entries = pool(content, gates)
+    for b, n, feature in ((0, 0, 0), (1, 4, 7), (1, 2, 3)):
+        share = gates[b, n, :, feature].exp() / gates[b, n, :, feature].exp().sum()
+        wanted = (share * content[b, n, :, feature]).sum()
+        torch.testing.assert_close(entries[b, n, feature], wanted)
+    torch.testing.assert_close(pool(content, 0 * gates), content.mean(dim=2))
+    # Of each token, one half goes to the next group, and the other to its own.
+    groups = rand(B, 5, 3, 2 * D_K)
+    joined = with_group_before(groups, 7.0)
+    assert joined.shape == (B, 5, 6, D_K)
+    assert (joined[:, 0, :3] == 7.0).all()
+    assert torch.equal(joined[:, 1:, :3], groups[:, :-1, :, :D_K])
+    assert torch.equal(joined[:, :, 3:], groups[..., D_K:])
+
+
+def test_an_entry_is_read_from_its_last_token_on() -> None:
+    seen = entries_past(7, 3, compress=3)
+    assert [row.nonzero().flatten().tolist() for row in seen] == [
+        *([], []),
+        *([0], [0], [0]),
+        *([0, 1], [0, 1]),
+    ]
+    assert torch.equal(entries_past(2, 3, compress=3, first=4), seen[4:6])
+    readable = seen_in_windows(7, seen, window=2)
+    assert readable[5].nonzero().flatten().tolist() == [4, 5, 7, 8]
+
+
+@both
+def test_it_is_what_it_is_checked_against(settings: Compressed) -> None:
+    report = check_attention(made(settings).eval())
+    assert report.state == "right", str(report)
+
+
+@both
+def test_the_weight_of_an_entry_stands_at_its_last_token(settings: Compressed) -> None:
+    layer, x = made(settings), rand(B, T, D)
+    _, weights = layer(x, return_weights=True)
+    size, chosen = settings.compress, settings.entries_per_query
+    cache = layer.new_cache(B, T)
+    layer(x[:, : T - 2], cache=cache)
+    _, last = layer(x[:, T - 2 :], cache=cache, return_weights=True)
+    torch.testing.assert_close(last, weights[:, :, T - 2 :])
+    # Beyond the window, only entries are left.
+    for t in (T - 1, 20):
+        beyond = weights[:, :, t, : t - W + 1]
+        places = torch.arange(t - W + 1) % size == size - 1
+        assert not beyond[..., ~places].any()
+        read = (beyond > 0).sum(dim=-1)
+        all_read = read == places.sum() if chosen is None else read <= chosen
+        assert all_read.all()
+
+
+@both
+def test_a_changed_token_changes_nothing_before_it(settings: Compressed) -> None:
+    """Behind a norm of each token, as in a model; a norm over positions would leak."""
+    layer, norm = made(settings).eval(), nn.LayerNorm(D).double()
+    x = rand(B, T, D)
+    for form in ({}, {"return_weights": True}):
+        output = layer(norm(x), rotary=table(), **form)
+        output = output[0] if form else output
+        for t in (1, 6, 11, 12, 20):
+            other = x.clone()
+            other[:, t] = rand(B, D)
+            changed = layer(norm(other), rotary=table(), **form)
+            changed = changed[0] if form else changed
+            assert torch.equal(changed[:, :t], output[:, :t])
+            assert not torch.allclose(changed[:, t], output[:, t])
+            if settings is HEAVY:  # no indexer leaves the entry out
+                assert not torch.allclose(changed[:, -1], output[:, -1])
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("fused", [False, True])
+def test_what_a_mask_hides_no_entry_tells(overlap: bool, fused: bool) -> None:
+    layer, x = made(replace(HEAVY, overlap=overlap), fused=fused), rand(B, T, D)
+    mask = torch.ones(T, T, dtype=torch.bool)
+    mask[:, 9] = False  # in the third entry, and with overlap in the fourth
+    other = x.clone()
+    other[:, 9] = rand(B, D)
+    output, wanted = (layer(each, mask=mask) for each in (other, x))
+    rest = torch.arange(T) != 9
+    assert torch.equal(output[:, rest], wanted[:, rest])
+    assert not torch.allclose(layer(other)[:, -1], layer(x)[:, -1])
+    weights = layer(x, mask=mask, return_weights=True)[1][:, :, -1, 3::4]
+    hidden = {2, 3} if overlap else {2}
+    assert {
+        *(weights == 0).all(dim=0).all(dim=0).nonzero().flatten().tolist()
+    } == hidden
+
+
+@both
+@torch.no_grad()
+def test_a_cache_keeps_entries_and_can_go_back(settings: Compressed) -> None:
+    layer, x = made(settings).eval(), rand(B, T, D)
+    whole = layer(x, rotary=table())
+    for length in range(T + 1):
+        cache = layer.new_cache(B, T)
+        layer(x[:, :30], rotary=table(length=30), cache=cache)
+        layer(rand(B, 3, D), rotary=table(30, 3), cache=cache)  # to be taken back
+        assert (cache.length, cache.batch_size) == (33, B)
+        assert 30 <= cache.length - 3 >= cache.earliest
+        if length > 33 or 0 < length < cache.earliest:
+            with pytest.raises(ValueError, match=f"it cannot go back to {length}"):
+                cache.rewind(length)
+            length = 30
+        if length > 30:
+            continue
+        cache.rewind(length)
+        assert cache.entries.length == length // settings.compress
+        rest = layer(x[:, length:], rotary=table(length, T - length), cache=cache)
+        torch.testing.assert_close(rest, whole[:, length:])
+        with pytest.raises(ValueError, match=f"holds {T} of at most {T} tokens"):
+            layer(x[:, :1], cache=cache)
+        cache.reset()
+        assert (cache.length, cache.entries.length, cache.earliest) == (0, 0, 0)
+
+
+def test_the_bytes_of_a_cache_are_what_is_kept() -> None:
+    longest = 1000
+    room = 2 * 4  # the slack, once for new tokens and once for those taken back
+    for settings in (HEAVY, SPARSE, replace(SPARSE, compress=16, window=64)):
+        m, both_, index = settings.compress, 1 + settings.overlap, 0
+        if settings.entries_per_query:
+            index = D_I
+        cache = made(settings).new_cache(B, longest)
+        numbers = {
+            "window": (settings.window - 1 + room) * D_K,
+            "not an entry yet": (both_ * m - 1 + room)
+            * (2 * both_ * (D_K + index) + R),
+            "entries": longest // m * (D_K + index),
+        }
+        assert cache.nbytes == B * 8 * sum(numbers.values())
+    half = made(HEAVY, dtype=torch.bfloat16).new_cache(B, longest)
+    assert 4 * half.nbytes == made(HEAVY).new_cache(B, longest).nbytes
+
+
+def test_a_window_over_all_needs_no_entry() -> None:
+    """Before the first entry, it is attention with shared keys and a sink."""
+    layer, x = made(Compressed(compress=T + 1, window=T)), rand(B, T, D)
+    q = layer.q_proj(x).unflatten(-1, (H, D_K)).transpose(1, 2)
+    q = nn.functional.rms_norm(q, (D_K,), eps=1e-6)
+    k = layer.kv_norm(layer.kv_proj(x))[:, None].expand(-1, H, -1, -1)
+    sink = torch.zeros(B, H, 1, D_K).double()
+    bias = torch.cat([layer.sink[:, None], torch.zeros(H, T)], dim=-1)[None, :, None]
+    seen = torch.ones(T, T + 1, dtype=torch.bool).tril(1)
+    heads, _ = attention_with_weights(
+        *(q, torch.cat([sink, k], dim=2), torch.cat([sink, k], dim=2)),
+        mask=seen,
+        score_bias=bias,
+    )
+    wanted = layer.o_proj(heads.transpose(1, 2).flatten(2))
+    torch.testing.assert_close(layer(x), wanted)
+
+
+def test_each_loss_trains_its_own_part() -> None:
+    layer, x = made(SPARSE), rand(B, T, D).requires_grad_()
+    names, parameters = zip(*layer.named_parameters(), strict=True)
+    output, weights = layer(x, rotary=table(), return_weights=True)
+    for loss, own in ((output.sum(), False), (layer.indexer.index_loss, True)):
+        slopes = torch.autograd.grad(
+            loss, [x, *parameters], allow_unused=True, retain_graph=True
+        )
+        assert (slopes[0] is None or not slopes[0].any()) == own
+        for name, slope in zip(names, slopes[1:], strict=True):
+            reached = slope is not None and bool(slope.any())
+            assert reached == (("indexer" in name) == own), name
+    assert made(HEAVY).indexer is None
+    del weights
+
+
+def test_training_trains_the_indexer_towards_attention() -> None:
+    torch.manual_seed(0)
+    attention = replace(SPARSE, entries_per_query=8, compress=2, window=2)
+    config = GPTConfig(
+        vocab_size=7,
+        max_seq_len=16,
+        d_model=24,
+        num_heads=4,
+        num_layers=1,
+        attention=attention,
+    )
+    model, tokens = GPT(config), torch.randint(7, (300,))
+    nn.init.normal_(model.blocks[0].attention.q_proj.weight)
+    nn.init.normal_(model.blocks[0].attention.compressor.kv_proj.weight)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_("indexer" in name)
+
+    def loss() -> float:
+        model.train()(tokens[:64].view(4, 16))
+        return model.index_loss().item()
+
+    before = loss()
+    recipe = Recipe(steps=60, warmup=5, lr=1e-2, precision="fp32", compile=False)
+    train(model, tokens, recipe)
+    assert 0 < loss() < 0.5 * before
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Compressed(compress=0), "compress=0 must be positive"),
+        (lambda: Compressed(window=0), "window=0 must be positive"),
+        (lambda: Compressed(entries_per_query=0), "entries_per_query=0 must be pos"),
+        (lambda: Compressed(index_dim=-1), "index_dim=-1 must be positive"),
+        (lambda: made(HEAVY, rotary_dim=3), "rotary_dim=3 must be even"),
+        (
+            lambda: made(HEAVY, rotary_dim=10),
+            "rotary_dim=10 must lie between 0 and head_dim=8",
+        ),
+        (lambda: made(HEAVY)(rand(B, T, D), causal=False), "causal=False is refused: "),
+        (lambda: made(HEAVY)(rand(B, T, D), window=3), "window=3 is refused: the lay"),
+        (
+            lambda: made(HEAVY)(rand(B, T, D), rotary=table()[..., :1]),
+            "rotary must be a table for rotary_dim=4 or more; it is for 2",
+        ),
+        (
+            lambda: made(HEAVY)(
+                rand(B, T, D), cache=made(HEAVY).new_cache(B, T).entries
+            ),
+            "cache must come from this layer's new_cache",
+        ),
+        (
+            lambda: made(HEAVY)(
+                rand(B, T, D), mask=torch.ones(T, T + 1, dtype=torch.bool)
+            ),
+            "mask",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make()
