@@ -104,28 +104,30 @@ def test_the_page_of_questions_has_those_of_every_chapter(html: dict[str, str]) 
 SIGNATURE = re.compile(r'<div class="[^"]*doc-signature[^"]*">.*?</div>', re.DOTALL)
 
 
-def reference_to(module: str) -> str:
-    """Return the address of a module's page."""
-    return f"{reference_page(module).removesuffix('.md')}/"
+def reference_to(module: str, name: str = "") -> str:
+    """Return the address of a module's page, or of that of a name in it."""
+    return f"{reference_page(module, name).removesuffix('.md')}/"
 
 
 def test_each_name_of_the_library_stands_in_the_reference(
     html: dict[str, str],
 ) -> None:
     for module, names in exports(ROOT).items():
-        page = html[reference_to(module)]
-        wanted = {f"{module}.{name}" for name in names}
-        assert wanted - ids(page) == set()
-        article = page[page.index("<article") : page.rindex("</article>")]
-        text = text_of(article)
-        # Every section of a docstring became a table or a heading of one.
-        assert not re.search(r"^\s*(?:Args|Returns|Raises|Attributes): \S", text, re.M)
-        assert "``" not in text
-        assert ":::" not in text
-        # What is public, and the axes of tensors in quotes.
-        signatures = text_of("\n".join(SIGNATURE.findall(article)))
-        assert not re.search(r"(?<![\w.\"])_[A-Za-z]", signatures), module
-        assert not re.search(r"(?:Bool|Float|Int)\[Tensor, [^\"]", signatures), module
+        for name in names:
+            assert f"{module}.{name}" in ids(html[reference_to(module, name)])
+        for address in {reference_to(module, name) for name in names}:
+            page = html[address]
+            article = page[page.index("<article") : page.rindex("</article>")]
+            text = text_of(article)
+            # Every section of a docstring became a table or a heading of one.
+            sections = r"^\s*(?:Args|Returns|Raises|Attributes): \S"
+            assert not re.search(sections, text, re.M)
+            assert "``" not in text
+            assert ":::" not in text
+            # What is public, and the axes of tensors in quotes.
+            shown = text_of("\n".join(SIGNATURE.findall(article)))
+            assert not re.search(r"(?<![\w.\"])_[A-Za-z]", shown), module
+            assert not re.search(r"(?:Bool|Float|Int)\[Tensor, [^\"]", shown), module
 
 
 def test_chapters_and_the_reference_lead_to_each_other(html: dict[str, str]) -> None:
@@ -135,11 +137,13 @@ def test_chapters_and_the_reference_lead_to_each_other(html: dict[str, str]) -> 
         here = path.removesuffix("index.md").removesuffix(".md")
         here = f"{here}/" if here else ""
         for name in {*shown.listed, *shown.used}:
-            there = reference_to(name.rpartition(".")[0])
+            module, _, own = name.rpartition(".")
+            there = reference_to(module, own)
             if (here, shown.listed.get(name, "")) not in links[there]:
                 missing.append(f"{there} does not lead {name} to {here}")
         for module, name in shown.listings:
-            if (reference_to(module), name) not in links[here]:
+            own = name.rpartition(".")[2]
+            if (reference_to(module, own), name) not in links[here]:
                 missing.append(f"{here} does not lead {name} to {module}")
     assert missing == []
 
