@@ -1,7 +1,8 @@
 """Each known bug is caught, and named, in layers of several kinds."""
 
 import pytest
-from tests.attention_check.layers import Stepped, call, pieces
+import torch
+from tests.attention_check.layers import Plain, Stepped, call, pieces, plain_reference
 
 from attention_check import EXHIBITS, KNOWN, check_attention
 
@@ -57,3 +58,22 @@ def test_a_right_layer_is_right(kind: str) -> None:
     report = check_attention(layer, call=call, like=layer.right, pieces=pieces)
     assert (report.state, report.failed, report.names) == ("right", [], ()), str(report)
     assert "in pieces" in str(report).splitlines()[0]
+
+
+def test_a_mask_that_leaves_a_query_nothing_is_named_with_a_finite_fill() -> None:
+    """Then weights are even where there should be none, without any padding."""
+    for name, allowed in (
+        ("without-itself", lambda length: torch.ones(length, length).tril(-1)),
+        ("inverted-mask", lambda length: torch.ones(length, length).triu(1)),
+    ):
+        layer = Plain()
+        layer.allow = lambda length, allowed=allowed: allowed(length).bool()
+        layer.weigh = lambda scores, mask: scores.masked_fill(~mask, -1e9).softmax(-1)
+        report = check_attention(
+            layer,
+            call=lambda layer, x: layer(x),
+            like=plain_reference(layer),
+            causal=True,
+            lengths=(7,),
+        )
+        assert report.names == (name,), str(report)
