@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Integer
 from torch import Tensor
 
-from tested_transformer.attentions import ChosenKeys, Compressed
 from tested_transformer.checks import validate_sizes, validate_text
 from tested_transformer.data import batch_at
 from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.multihead import IndexTrained
 from tested_transformer.training.devices import (
     autocast,
     choose_precision,
@@ -350,7 +350,7 @@ def _losses_of(
     loss = objective = next_token_loss(logits, targets)
     if model.config.num_experts:
         objective = objective + recipe.balance_weight * model.balance_loss()
-    if isinstance(model.config.attention, ChosenKeys | Compressed):
+    if any(isinstance(module, IndexTrained) for module in model.modules()):
         objective = objective + model.index_loss()
     return objective, loss
 
