@@ -59,7 +59,7 @@ WANTED = {
     "chapters/cross-attention/": "cross attention",
     "chapters/encoder-and-decoder/": "encoder-decoder; translation; teacher forcing",
     "chapters/training/": "learning rate; overfitting; bfloat16; FSDP; perplexity",
-    "in-depth/induction/": "induction head",
+    "chapters/induction/": "induction head",
     "chapters/what-heads-do/": "ablation; activation patching",
     "chapters/pruning/": "head pruning",
     "chapters/watch-it-think/": "attention visualization",

@@ -23,7 +23,7 @@ PAGES = {
     "samplers": "chapters/sampling/",
     "rotary": "chapters/order/",
     "tiles": "chapters/fast-paths/",
-    "switches": "in-depth/induction/",
+    "switches": "chapters/induction/",
 }
 AT_NIGHT = [pytest.param(name, marks=pytest.mark.nightly) for name in [*PAGES][1:]]
 by_touch = pytest.mark.browser_context_args(

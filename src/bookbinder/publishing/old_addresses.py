@@ -20,6 +20,7 @@ OLD = {
 }
 OLD["chapters/25-the-kill-matrix"] = "is-your-attention-right"
 OLD["reference/checking"] = "attention_check"
+OLD["in-depth/induction"] = "../chapters/induction"
 
 _MOVED = """
 ChosenBlocks attention_in_blocks choose_blocks chosen_mask flex_blocks ChosenKeys
