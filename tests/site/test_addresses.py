@@ -30,7 +30,7 @@ def test_chapters_are_counted_in_the_order_of_the_navigation(built: Path) -> Non
 def test_an_old_address_leads_to_the_page(tmp_path: Path) -> None:
     add_old_addresses(tmp_path)
     for old, new in OLD.items():
-        assert (ROOT / "docs" / old).with_name(f"{new}.md").is_file()
+        assert (ROOT / "docs" / old / f"../{new}.md").resolve().is_file()
         page = (tmp_path / old / "index.html").read_text("utf-8")
         assert f'content="0; url=../{new}/"' in page
         assert f'href="../{new}/"' in page
