@@ -15,8 +15,8 @@ from tested_transformer.multihead import Core, ScoreOptions, Softmax
 __all__ = ["RULES", "SINKS", "Evicting", "kept_keys"]
 
 RULES = (
-    *("sinks and recent", "heavy hitters", "heavy hitters and recent"),
-    *("random", "best afterwards"),
+    *("sinks and recent", "heavy hitters", "heavy hitters and recent", "mean weights"),
+    *("random", "random, alike", "best afterwards"),
 )
 SINKS = 4
 
@@ -54,17 +54,23 @@ def kept_keys(
     alive = torch.zeros_like(kept[:, :, 0])
     total = torch.zeros_like(scores[:, :, 0])  # weights so far, of each key
     luck = torch.rand_like(total)
+    if rule == "random, alike":  # in all heads and layers
+        one = torch.rand(
+            len(total), 1, len(position), generator=torch.Generator().manual_seed(0)
+        )
+        luck = one.expand_as(total)
     for t in range(scores.shape[2]):
         alive[..., t] = True
         if rule == "sinks and recent":
             rank = position.where(position >= SINKS, t).expand_as(total).to(total)
-        elif rule == "random":
+        elif rule in ("random", "random, alike"):
             rank = luck
         elif rule == "best afterwards":
             alive, rank = alive | (position <= t), scores[:, :, t]
         else:
             recent = count // 2 if rule == "heavy hitters and recent" else 1
-            rank = total.masked_fill(position > t - recent, float("inf"))
+            queries = (t - position).clamp(min=1) if rule == "mean weights" else 1
+            rank = (total / queries).masked_fill(position > t - recent, float("inf"))
         if t >= start:
             rank = rank.masked_fill(position == t, float("inf"))
             rank = rank.masked_fill(~alive, float("-inf"))

@@ -5,6 +5,7 @@ no biases: the same weights give the same logits. It reads one token at a time, 
 every number records how it was computed. It is slow, but hides nothing.
 """
 
+# --8<-- [start:file]
 import math
 import random
 from collections.abc import Sequence
@@ -390,3 +391,4 @@ def write(model: MicroGPT, draw: random.Random) -> list[int]:
 
 
 # --8<-- [end:train]
+# --8<-- [end:file]
