@@ -235,3 +235,38 @@ def test_without_scripts_a_page_is_read_from_end_to_end(
     expect(fold.locator("p").first).to_be_visible()
     page.locator(".md-footer__link--next").click()
     page.wait_for_url("**/fast-paths/")
+
+
+# The first ways in of the home page.
+DOORS = ("Start with chapter 1", "Which attention", "My layer misbehaves")
+
+
+def test_three_doors_stand_above_the_fold(page: Page, address: str) -> None:
+    page.goto(address)
+    doors = [page.get_by_role("link", name=name, exact=True).first for name in DOORS]
+    for width, height in ((1440, 900), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        for door in doors:
+            box = door.bounding_box()
+            assert box
+            assert box["y"] + box["height"] < height
+    doors[-1].click()
+    page.wait_for_url("**/the-bug-museum/#from-symptom-to-check")
+    table = page.get_by_role("columnheader", name="what you see")
+    expect(table).to_be_in_viewport()
+
+
+# What takes longer than a glance to change, and who scrolls there slowly.
+MOVING = """() => [...document.querySelectorAll("*")].filter((element) => {
+  const seconds = (list) => Math.max(...list.split(", ").map(parseFloat));
+  const look = getComputedStyle(element);
+  return seconds(look.transitionDuration) > 0.01 || look.scrollBehavior === "smooth"
+    || (look.animationName !== "none" && seconds(look.animationDuration) > 0.01);
+}).length"""
+
+
+def test_nothing_moves_for_whoever_asked_for_that(page: Page, address: str) -> None:
+    page.goto(address + CHAPTER)
+    assert page.evaluate(MOVING) == 0
+    page.emulate_media(reduced_motion="no-preference")
+    assert page.evaluate(MOVING) > 0

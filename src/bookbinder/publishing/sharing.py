@@ -1,9 +1,10 @@
-"""What a page says to programs that show a link to it: tags and a card.
+"""What a page says to programs that show a link to it: tags, data and a card.
 
 A card is the picture of a link. Such programs ask for it by its full address, so there
 are cards, and a feed, only where a book has an address.
 """
 
+import json
 from html import escape
 from io import BytesIO
 from textwrap import wrap
@@ -20,25 +21,29 @@ _BACK, _INK, _BAR = "#fbfaf7", "#22252b", "#24406e"
 
 def head(entry: Entry, book: Book) -> str:
     """Return the elements that a page's ``head`` ends with."""
-    title = entry.title if entry.folder else book.name
+    home = not entry.folder
+    page = book.site if home else f"{book.site}{entry.folder}/"
+    about = str(entry.page.meta.get("description", book.summary))
+    title = book.name if home else entry.title
     tags = {
-        "og:type": "article" if entry.folder else "website",
+        "og:type": "website" if home else "article",
         "og:site_name": book.name,
         "og:title": title,
-        "og:description": str(entry.page.meta.get("description", book.summary)),
+        "og:description": about,
         "twitter:card": "summary",
     }
+    work = {"@type": "Book", "name": book.name, "inLanguage": "en"}
+    data: dict[str, object] = {"@context": "https://schema.org", "description": about}
+    data |= work if home else {"@type": "TechArticle", "headline": title}
+    data["author"] = {"@type": "Organization", "name": f"{book.name} contributors"}
+    if not home:
+        data["isPartOf"] = work
     links = [f'type="text/markdown" href="{entry.up}{entry.source}"']
     if book.site:
-        page = f"{book.site}{entry.folder}/" if entry.folder else book.site
-        tags |= {
-            "og:url": page,
-            "og:image": page + CARD,
-            "og:image:width": str(_SIZE[0]),
-            "og:image:height": str(_SIZE[1]),
-            "og:image:alt": f"{title}. {book.name}",
-            "twitter:card": "summary_large_image",
-        }
+        data["url"] = tags["og:url"] = page
+        tags |= {"og:image": page + CARD, "twitter:card": "summary_large_image"}
+        tags["og:image:width"], tags["og:image:height"] = map(str, _SIZE)
+        tags["og:image:alt"] = f"{title}. {book.name}"
         links.append(f'type="application/rss+xml" href="{entry.up}{FEED}"')
     lines = [
         f'<meta {"name" if name.startswith("twitter") else "property"}="{name}" '
@@ -47,7 +52,11 @@ def head(entry: Entry, book: Book) -> str:
     ]
     # Without the space, the theme would take each for the book in another language.
     lines += [f'<link rel="alternate " {link}>' for link in links]
-    return "\n".join([*lines, ""])
+    # Nothing in a script may look like its end.
+    written = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    return "\n".join(
+        [*lines, f'<script type="application/ld+json">{written}</script>', ""]
+    )
 
 
 def card(entry: Entry, book: Book) -> bytes:

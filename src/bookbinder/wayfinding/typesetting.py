@@ -1,7 +1,8 @@
 r"""Tell what CSS cannot: where lines break, and which cells are headings of rows.
 
 Short code, such as a shape or an option, stays on one line; long code may break, and
-does so between the parts of a name where it can. Browsers may make a table cell as
+does so between the parts of a name where it can. A tuple of few short terms stays
+together, and a bracket with the formula after it. Browsers may make a table cell as
 narrow as its longest word, so cells of prose are marked: the site's style keeps them
 wide enough to read, and lets the table scroll.
 
@@ -19,6 +20,7 @@ from markdown.util import AtomicString
 # Fewer words always fit on two lines; more letters fill a line on a phone.
 _WORDS, _LETTERS = 6, 26
 _WORD = re.compile(r"(?<!\x02)\b[^\W\d_]{2,}\b(?!\x03)")
+_TUPLE = re.compile(r"[(\[]-?[\w.*]{1,6}(?:, -?[\w.*]{1,6}){1,4}[)\]]")
 _PART = re.compile(r"(?<=\w[._/(])(?=\w)")
 
 
@@ -26,7 +28,7 @@ class TypesettingTreeprocessor(Treeprocessor):
     """Mark long code, cells of prose and headings of rows."""
 
     def run(self, root: Element) -> None:
-        """Set the code and the tables of a page."""
+        """Set the code, the brackets and the tables of a page."""
         for code in root.iterfind(".//table//code"):
             code.text = AtomicString((code.text or "").replace(r"\|", "|"))
         for code in root.iter("code"):
@@ -36,6 +38,11 @@ class TypesettingTreeprocessor(Treeprocessor):
                 code.text = AtomicString(first)
                 for part in parts:
                     SubElement(code, "wbr").tail = AtomicString(part)
+        for element in root.iter():
+            if element.tag not in ("code", "var"):
+                element.text = _held_together(element.text)
+            element.tail = _held_together(element.tail)
+            _hold_brackets(element)
         for cell in root.iter("td"):
             formal = (child for child in cell if child.tag in ("code", "var"))
             left_out = sum(len(_WORD.findall(" ".join(c.itertext()))) for c in formal)
@@ -48,3 +55,23 @@ class TypesettingTreeprocessor(Treeprocessor):
                     if "".join(first.itertext()).strip():
                         first.tag = "th"
                         first.set("scope", "row")
+
+
+def _held_together(text: str | None) -> str | None:
+    if not text or isinstance(text, AtomicString):
+        return text
+    return _TUPLE.sub(lambda few: few[0].replace(" ", "\u00a0"), text)
+
+
+def _hold_brackets(parent: Element) -> None:
+    """Move a bracket before a formula into its element, in which no line breaks."""
+    before: Element | None = None
+    for child in parent:
+        text = (parent.text if before is None else before.tail) or ""
+        if child.tag == "var" and text.endswith(("(", "[")):
+            child.text = text[-1] + (child.text or "")
+            if before is None:
+                parent.text = text[:-1]
+            else:
+                before.tail = text[:-1]
+        before = child

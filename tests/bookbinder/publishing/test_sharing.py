@@ -1,11 +1,13 @@
 """What a page says to programs that show a link to it."""
 
+import json
 import re
 from io import BytesIO
 from pathlib import Path
 from xml.etree import ElementTree
 
 import yaml
+from bs4 import BeautifulSoup
 from PIL import Image
 
 import tested_transformer
@@ -18,22 +20,32 @@ AT = {"SITE_URL": "https://example.org/book"}
 SUMS = "https://example.org/book/chapters/01-sums/"
 
 
+def read_head(html: str) -> tuple[dict[str, str], dict[str, object]]:
+    """Return the tags and the data in the head of a page."""
+    soup = BeautifulSoup(html, "html.parser")
+    tags = {
+        str(tag.get("property") or tag.get("name")): str(tag["content"])
+        for tag in soup.find_all("meta")
+    }
+    (data,) = soup.find_all("script", type="application/ld+json")
+    return tags, json.loads(data.get_text())
+
+
 def test_a_link_to_a_page_has_a_title_a_summary_and_a_card(root: Path) -> None:
-    book = load_book(root, AT)
-    home, sums, *_ = (
-        dict(re.findall('<meta [a-z]+="(.*?)" content="(.*)">', head(entry, book)))
-        for entry in book.entries
-    )
-    assert sums["og:title"] == "Sums"
-    assert sums["og:description"] == "How sums are made."
-    assert sums["og:url"] == SUMS
-    assert sums["og:image"] == f"{SUMS}card.png"
-    assert (sums["og:image:width"], sums["og:image:height"]) == ("1200", "630")
-    assert sums["twitter:card"] == "summary_large_image"
-    assert home["og:title"] == "The Book"
-    assert home["og:description"] == "A book of sums &amp; little else."
-    assert home["og:image"] == "https://example.org/book/card.png"
-    assert (home["og:type"], sums["og:type"]) == ("website", "article")
+    home, sums, *_ = load_book(root, AT).entries
+    tags, data = read_head(head(sums, load_book(root, AT)))
+    assert tags["og:title"] == data["headline"] == "Sums"
+    assert tags["og:description"] == data["description"] == "How sums are made."
+    assert tags["og:url"] == data["url"] == SUMS
+    assert tags["og:image"] == f"{SUMS}card.png"
+    assert (tags["og:image:width"], tags["og:image:height"]) == ("1200", "630")
+    assert tags["twitter:card"] == "summary_large_image"
+    assert data["@type"] == "TechArticle"
+    tags, data = read_head(head(home, load_book(root, AT)))
+    assert tags["og:title"] == data["name"] == "The Book"
+    assert tags["og:description"] == "A book of sums & little else."
+    assert tags["og:image"] == "https://example.org/book/card.png"
+    assert data["@type"] == "Book"
 
 
 def test_with_an_address_each_page_has_its_card_and_the_book_a_feed(

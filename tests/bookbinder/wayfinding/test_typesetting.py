@@ -12,7 +12,7 @@ def test_long_code_and_cells_of_prose_are_marked(
     soup = rendered(
         table.format("words enough *to be* wide for reading")
         + table.format("5 words 3 `a_b` of 2")
-        + "A shape `(B, H)`.",
+        + "A shape `(B, H)`, *of (2, 3)*; (or, this once, words).",
     )
     assert [cell.get("class") for cell in soup.select("td")] == [
         ["prose"],
@@ -26,6 +26,7 @@ def test_long_code_and_cells_of_prose_are_marked(
         ["long"],
         None,
     ]
+    assert "(B, H), of (2,\u00a03); (or, this once, words)." in soup.get_text()
 
 
 def test_long_code_breaks_between_the_parts_of_a_name(
@@ -39,6 +40,17 @@ def test_long_code_breaks_between_the_parts_of_a_name(
     assert "attention(<wbr/>q, k)" in str(long)
     assert short.get_text() == "causal_mask(length)"
     assert not short.select("wbr")
+
+
+def test_a_bracket_stays_with_the_formula_that_it_opens(
+    rendered: Callable[..., BeautifulSoup],
+) -> None:
+    soup = rendered("YaRN ($s$) and *so on* [$t$], (a) $u$")
+    formulas = soup.select("var")
+    assert [str(formula.contents[0])[0] for formula in formulas] == ["(", "[", "<"]
+    for formula in formulas:
+        formula.decompose()
+    assert soup.get_text() == "YaRN ) and so on ], (a) "
 
 
 def test_rows_have_headings_below_an_empty_corner(
