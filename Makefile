@@ -4,7 +4,6 @@
 PYTHON ?= python3
 PORT ?= 8000
 PAGE ?=
-WATCH ?=
 export QUESTION ?=
 PDF ?=
 SAMPLE ?=
@@ -48,8 +47,8 @@ test-fast: setup ## run the tests of tooling, attention and models: about a minu
 chapter: setup ## start a chapter: make chapter NAME="Attention sinks"; QUESTION=
 	@$(run) -m bookbinder chapter $(if $(findstring command,$(origin NAME)),"$$NAME","") --question "$$QUESTION"
 
-page: setup ## report what is wrong with PAGE=docs/chapters/...; WATCH=1: each time it is saved
-	@$(run) -m bookbinder page "$(PAGE)" $(if $(WATCH),--watch)
+page: setup ## report what is wrong with PAGE=docs/chapters/...
+	@$(run) -m bookbinder page "$(PAGE)"
 
 outputs: setup ## update the outputs and pictures of all pages, or of PAGE=; show what changed
 	@$(run) -m bookbinder outputs $(if $(PAGE),"$(PAGE)")
@@ -87,7 +86,7 @@ elsewhere: setup ## run pages and training as on other machines; PAGE=; SETTINGS
 		env $$setting $(run) -m pytest $(workers) $(if $(PAGE),"$(PAGE)",$(trained)) || failed="$$failed '$$setting'"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
-site: setup ## build the site with all its downloads into site/, strictly; PDF=1: parts to print
+site: setup ## build the site with all its downloads into site/, strictly; PDF=1: PDFs of pages
 	@$(run) -m mkdocs build --strict
 	@$(run) -m bookbinder.publishing site $(if $(PDF),--pdf)
 

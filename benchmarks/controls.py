@@ -23,6 +23,20 @@ def _start_as_linear(block: DecoderBlock) -> None:
         projection.reset_parameters()
 
 
+def _without(*names: str) -> Part:
+    """Leave the token's vector as it is where a projection would change it."""
+
+    def change(block: DecoderBlock) -> None:
+        for name in names:
+            setattr(block.attention, name, nn.Identity())
+
+    return Part(change=change)
+
+
+def _one_matrix(block: DecoderBlock) -> None:
+    block.attention.k_proj = block.attention.q_proj
+
+
 def _both(one: str, other: str) -> Part:
     return combined(PARTS[one], PARTS[other])
 
@@ -33,6 +47,9 @@ _LONG = PARTS["four times the steps"]
 _MISSING = ("plain averages", "window of 4", "no positions", "no norms", "one layer")
 
 CONTROLS: dict[str, Part] = {
+    "no W^Q, no W^K": _without("q_proj", "k_proj"),
+    "no W^Q, no W^K, no W^V": _without("q_proj", "k_proj", "v_proj"),
+    "one matrix for W^Q and W^K": Part(change=_one_matrix),
     "averages, no feed-forward": _both("plain averages", "no feed-forward"),
     "one layer, no positions": _both("one layer", "no positions"),
     "one head, no root": _both("one head", "no root"),

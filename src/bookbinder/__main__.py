@@ -6,8 +6,9 @@
 
 import argparse
 import sys
-from contextlib import suppress
 from pathlib import Path
+
+from bookbinder.running.figures import draw_as_the_book
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,23 +21,21 @@ def main(arguments: list[str] | None = None) -> int:
     outputs.add_argument("pages", nargs="*", type=Path, metavar="PAGE")
     page = commands.add_parser("page", help="say what is wrong with a page")
     page.add_argument("page", type=Path, metavar="PAGE")
-    page.add_argument("--watch", action="store_true", help="each time it is saved")
     chapter = commands.add_parser("chapter", help="start a chapter")
     chapter.add_argument("name", metavar="NAME", help="its title")
     chapter.add_argument("--question", default="", help="what it answers")
     options = parser.parse_args(arguments)
+    draw_as_the_book()
     if options.command == "outputs":
         return _outputs([page.resolve() for page in options.pages])
     if options.command == "page":
-        return _page(options.page.resolve(), watched=options.watch)
+        return _page(options.page.resolve())
     return _chapter(options.name, options.question)
 
 
 def _outputs(pages: list[Path]) -> int:
     from bookbinder.outputs import refresh
-    from bookbinder.running.figures import draw_as_the_book
 
-    draw_as_the_book()
     failed = False
     for page in pages or sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]):
         if page.is_file():
@@ -50,18 +49,12 @@ def _outputs(pages: list[Path]) -> int:
     return int(failed)
 
 
-def _page(page: Path, *, watched: bool) -> int:
+def _page(page: Path) -> int:
     if not page.is_file():
         print(f"page: wanted PAGE=docs/..., a page that is there, not {page}")
         return 2
-    from bookbinder.check import check, watch
-    from bookbinder.running.figures import draw_as_the_book
+    from bookbinder.check import check
 
-    if watched:
-        with suppress(KeyboardInterrupt):
-            watch(page)
-        return 0
-    draw_as_the_book()
     problems = check(page, ROOT)
     print(*problems or [f"{page.name}: nothing is wrong"], sep="\n")
     return int(bool(problems))

@@ -1,6 +1,7 @@
 """Chromium, which draws diagrams, prints the book and tests the site, and a server."""
 
 import os
+import re
 import shutil
 import threading
 from collections.abc import Generator
@@ -70,22 +71,6 @@ def chromium() -> Generator[Browser]:
             browser.close()
 
 
-class _Handler(SimpleHTTPRequestHandler):
-    # One connection for a page and all its files.
-    protocol_version = "HTTP/1.1"
-    wanted: tuple[str, ...] = ()
-
-    def end_headers(self) -> None:
-        """Send the site's headers with each file."""
-        for line in self.wanted:
-            name, _, value = line.partition(": ")
-            self.send_header(name, value)
-        super().end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Log nothing."""
-
-
 @contextmanager
 def served(folder: Path) -> Generator[str]:
     """Serve a folder to this machine only; yield its address, with a slash.
@@ -93,10 +78,21 @@ def served(folder: Path) -> Generator[str]:
     Each file is sent with the headers that the site's ``_headers`` gives for all files.
     """
     file = folder / "_headers"
-    rules = file.read_text("utf-8").splitlines() if file.is_file() else []
-    wanted = tuple(line.strip() for line in rules if line.startswith("  "))
-    kind = type("_SiteHandler", (_Handler,), {"wanted": wanted})
-    handler = partial(kind, directory=str(folder))
+    rules = file.read_text("utf-8") if file.is_file() else ""
+
+    class Handler(SimpleHTTPRequestHandler):
+        # One connection for a page and all its files.
+        protocol_version = "HTTP/1.1"
+
+        def end_headers(self) -> None:
+            for name, value in re.findall("^  (.*?): (.*)$", rules, re.MULTILINE):
+                self.send_header(name, value)
+            super().end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    handler = partial(Handler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()

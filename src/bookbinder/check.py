@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from bookbinder.audit import audit
@@ -54,16 +53,3 @@ def page_problems(page: Page, root: Path) -> list[Problem]:
             ended = False
     # Of a chain that broke off, much has not run.
     return [*problems, *evidence_problems(evidence)] if ended else problems
-
-
-def watch(file: Path) -> None:
-    """Check a page each time it is saved, until Ctrl-C."""
-    saved = 0.0
-    while True:
-        now = file.stat().st_mtime if file.exists() else saved
-        if now != saved:
-            saved = now
-            # A fresh interpreter: the library may have been edited as well.
-            command = [sys.executable, "-m", "bookbinder", "page", str(file)]
-            subprocess.run(command, check=False)
-        time.sleep(0.3)

@@ -7,7 +7,6 @@ before anything is installed, so it uses only the standard library. Without make
 """
 
 import hashlib
-import os
 import re
 import shutil
 import subprocess
@@ -24,13 +23,8 @@ INSTALL = ("-m", "pip", "install", "--quiet", "-c", "constraints.txt")
 OTHER_FONTS = re.compile(r',url\([^)]*\.(?:woff|ttf)\) format\("\w+"\)')
 
 
-def set_up(root: Path, *, named: bool = False) -> None:
+def set_up(root: Path) -> None:
     """Do the outstanding steps of the setup in a copy of the repository.
-
-    Args:
-        root: The folder of the repository.
-        named: Whether the user named this Python, so that the ``.venv`` of another
-            Python is replaced.
 
     Raises:
         subprocess.CalledProcessError: If a program fails, which has said why.
@@ -43,8 +37,6 @@ def set_up(root: Path, *, named: bool = False) -> None:
     front_end = _stamp(root, "package.json", "package-lock.json", this_file)
     # An environment cannot be moved: its scripts contain the path of its folder.
     kept = python.exists() and _read(venv / STAMP).startswith(f"{root}\n")
-    version = "version = {}.{}.".format(*sys.version_info)
-    kept = kept and not (named and version not in _read(venv / "pyvenv.cfg"))
     if not kept or _read(venv / STAMP) != packages:
         print("setup: Python packages into .venv: 2.3 GB, some minutes", flush=True)
         if not kept:
@@ -90,8 +82,7 @@ def _copy_assets(modules: Path, vendor: Path) -> None:
 
 if __name__ == "__main__":
     try:
-        # make passes PYTHON on only if the user has set it.
-        set_up(ROOT, named="PYTHON" in os.environ)
+        set_up(ROOT)
     except (subprocess.CalledProcessError, OSError, KeyboardInterrupt) as error:
         sys.exit(
             f"setup: {str(error) or 'interrupted: the next make continues from here'}"

@@ -1,9 +1,9 @@
-"""Check that names of this project on a page exist: library, commands, files, links.
+"""Check that names of this project on a page exist: library, commands, files.
 
 It checks only what clearly belongs to the project: a path that begins with the name of
 one of its packages, the arguments of a function of the library, ``make`` and
 ``tested-transformer`` with their arguments, and files below a folder of the repository.
-Other text in backticks is up to the author.
+Other text in backticks is up to the author. Links are checked by MkDocs.
 """
 
 import ast
@@ -19,7 +19,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from bookbinder.page import Page, Problem, load_page
+from bookbinder.page import Page, Problem
 from bookbinder.places import PACKAGES
 
 _PROGRAM = re.compile(r"make(?: [a-z][\w-]*| [A-Z]+=\S+)+|tested-transformer(?: .*)?")
@@ -37,21 +37,6 @@ def name_problems(page: Page, root: Path) -> Iterator[Problem]:
     for number, text in quoted:
         if reason := _unknown(text, root):
             yield Problem(page.path, number, f"`{text}`: {reason}")
-    for link in page.links() if page.path.startswith("docs/") else ():
-        path, _, anchor = link.target.partition("#")
-        file = root / Path(page.path).parent / path if path else root / page.path
-        reason = ""
-        if ":" in path or (path and not path.endswith(".md")):
-            continue
-        if path and not file.exists():
-            known = [other.name for other in file.parent.glob("*.md")]
-            reason = f"there is no such page{_near(file.name, known, cutoff=0.6)}"
-        elif anchor and file.parent.name != "reference":
-            # The text of this page may differ from its file.
-            known = (load_page(file, root) if path else page).anchors()
-            reason = "" if anchor in known else f"no such heading{_near(anchor, known)}"
-        if reason:
-            yield Problem(page.path, link.line, f"{link.target}: {reason}")
 
 
 def _unknown(text: str, root: Path) -> str:
@@ -140,6 +125,6 @@ def _no_argument(text: str) -> str:
     return ""
 
 
-def _near(name: str, known: Collection[str], cutoff: float = 0.8) -> str:
-    near = get_close_matches(name, known, n=1, cutoff=cutoff)
+def _near(name: str, known: Collection[str]) -> str:
+    near = get_close_matches(name, known, n=1, cutoff=0.8)
     return f": {near[0]}?" if near else ""

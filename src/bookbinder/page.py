@@ -5,9 +5,7 @@ from ``src``. What has another form is passed over here, and refused by ``audit`
 sees it in the finished page.
 """
 
-import json
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +22,6 @@ INERT_LANGUAGES = frozenset(
 )
 
 _FENCE = re.compile(r"(?P<ticks>`{3,})(?P<info>[^`]*)")
-_INDENTED = re.compile(r"[\s>]*(?:[-*+]\s+|\d+[.)]\s+)*(?:`{3,}|~{3,})[^`]*")
 _LISTING = re.compile(
     r'(?:py|js) title="(?P<path>[^"]+)"\n--8<-- "(?P=path):(?P<section>[^":]+)"\n'
 )
@@ -156,7 +153,6 @@ class Link:
     """A link of the prose, with its text."""
 
     text: str
-    line: int
     target: str
 
 
@@ -212,12 +208,11 @@ class Page:
 
     def links(self) -> Iterator[Link]:
         """Return every link of the prose."""
-        for number, line in self.prose:
+        for _, line in self.prose:
             # Code spans are not Markdown; replace them by text of the same length.
             bare = _CODE_SPAN.sub(lambda s: re.sub(r"[\[\]()]", " ", s[0]), line)
             for link in _LINK.finditer(bare):
-                text = line[link.start("text") : link.end("text")]
-                yield Link(text, number, link["target"])
+                yield Link(line[slice(*link.span("text"))], link["target"])
 
 
 def split_lines(text: str) -> list[str]:
@@ -301,9 +296,6 @@ def _read_prose(page: Page, line: str, number: int) -> None:
             f"{CONTINUES}, {EXPECTED}, <!-- within 5% -->, <!-- below 1e-6 -->",
             code=line.startswith("<!--"),
         )
-    if _INDENTED.fullmatch(line):
-        reason = "a fence must be of backticks at column 0, or it is not run"
-        page.refuse(number, reason, code=True)
     if _SNIPPET.search(bare):
         page.refuse(number, "an include outside a listing: use ```py title=…")
     if _HTML.search(_FORMULA.sub("", bare)):
@@ -317,19 +309,16 @@ def _read_prose(page: Page, line: str, number: int) -> None:
 
 def _pair_callouts(page: Page) -> None:
     """Check that each ``/// kind`` has a ``///`` that ends it."""
-    opened: list[tuple[int, str]] = []
-    for number, line in page.prose:
-        slashes = line[: len(line) - len(line.lstrip("/"))]
-        if len(slashes) < 3:
-            continue
-        if line.rstrip() != slashes:
-            opened.append((number, slashes))
-        elif opened and opened[-1][1] == slashes:
-            opened.pop()
-        else:
-            page.refuse(number, f"{slashes} does not end a call-out or tab")
-    for number, slashes in opened:
-        page.refuse(number, f"no {slashes} ends this call-out or tab")
+    opened = 0
+    for number, line in [*page.prose, (0, "/// end")]:
+        if line.rstrip() == "///":
+            if not opened:
+                page.refuse(number, "this /// does not end a call-out or tab")
+            opened = 0
+        elif line.startswith("///"):
+            if opened:
+                page.refuse(opened, "no /// ends this call-out or tab")
+            opened = number
 
 
 def _read_fence(page: Page, fence: Fence, markers: dict[str, int]) -> None:
@@ -343,9 +332,7 @@ def _read_fence(page: Page, fence: Fence, markers: dict[str, int]) -> None:
         if fence.info != wanted:
             refuse(f"{marker} must stand before a ```{wanted} block", line)
     language = fence.info.partition(" ")[0]
-    if language not in ("py", "js") and _SNIPPET.search(fence.text):
-        refuse("an include outside a listing: use ```py title=…")
-    elif fence.info == "python":
+    if fence.info == "python":
         block = Block(fence.text, fence.line, fence.end)
         if CONTINUES not in markers:
             page.chains.append(Chain([block]))
@@ -369,12 +356,7 @@ def _read_fence(page: Page, fence: Fence, markers: dict[str, int]) -> None:
                 'same file, --8<-- "src/…/module.py:section"'
             )
             return
-        new = Listing(listing["path"], listing["section"], fence.line)
-        for other in page.listings:
-            # Usually one section was confused with another of the same file.
-            if (other.path, other.section) == (new.path, new.section):
-                refuse(f"the listing in line {other.line} shows this too")
-        page.listings.append(new)
+        page.listings.append(Listing(listing["path"], listing["section"], fence.line))
     elif fence.info in INERT_LANGUAGES and (reason := _inert_problem(fence)):
         refuse(reason)
 
@@ -388,21 +370,10 @@ def _tolerance(markers: dict[str, int]) -> Tolerance:
 
 
 def _inert_problem(fence: Fence) -> str | None:
-    """Return what is wrong with a block that does not run, or None.
-
-    Disguised Python is refused, because a reader would take it for code that has run.
-    Data must at least parse.
-    """
+    """Return why a reader could take a block that does not run for one that has."""
     if _PYTHON.search(fence.text):
         return f"this is Python, shown as {fence.info} and never run: use ```python"
-    if fence.info == "console" and not all(
-        map(_COMMAND.match, fence.text.splitlines())
-    ):
+    commands = all(map(_COMMAND.match, fence.text.splitlines()))
+    if fence.info == "console" and not commands:
         return "a console block holds commands, each after $: an output must have run"
-    parse = {"json": json.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}
-    try:
-        if fence.info in parse:
-            parse[fence.info](fence.text)
-    except (ValueError, yaml.YAMLError) as error:
-        return f"this is not {fence.info}: {' '.join(str(error).split())}"
     return None

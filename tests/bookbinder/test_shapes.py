@@ -5,7 +5,7 @@ import re
 import torch
 
 from bookbinder.page import read_page
-from bookbinder.shapes import SIZES, Label, diagram_problems, read_diagram
+from bookbinder.shapes import Label, diagram_problems, read_diagram
 
 PAGE = """# Attention
 
@@ -71,19 +71,12 @@ def test_a_slip_is_named() -> None:
         assert any(p.startswith(f"page.md:{report}") for p in reports), reports
 
 
-def test_the_sizes_of_the_legend_differ() -> None:
-    assert len({*SIZES.values()}) == len(SIZES)
-
-
-def test_a_shape_needs_a_pass() -> None:
+def test_a_shape_needs_a_pass_and_a_diagram_without_shapes_none() -> None:
     bare = "\n".join(line for line in PAGE.split("\n") if "%%" not in line)
     assert problems(page=bare) == [
         "page.md:6: (B, T, D) is a shape, but this diagram has no program: "
         "write it in lines that begin with %%"
     ]
-
-
-def test_a_diagram_without_shapes_is_free() -> None:
     chart = 'flowchart TB\n%% not Python\nA["one (first)"] -- no --- B["f(x)"]\n'
     assert problems(page=f"```mermaid\n{chart}```\n") == []
 
@@ -124,8 +117,8 @@ CHART = """flowchart TB
     X -->|"(T, D)"| P(("f(x)"))"""
 
 
-def test_every_shape_belongs_to_a_variable() -> None:
-    diagram = read_diagram(CHART)
+def test_every_shape_belongs_to_a_variable_and_lines_stay() -> None:
+    diagram = read_diagram(f"{CHART}\n%% [A link](page.md)")
     assert sorted(diagram.labels, key=lambda label: label.line) == [
         Label("S", ["(T, S)"], 6),
         Label("X", ["(T, D)"], 7),
@@ -134,11 +127,7 @@ def test_every_shape_belongs_to_a_variable() -> None:
         Label("X", ["(T, D)"], 10),
     ]
     assert diagram.spoken == [Label("", ["(T, D)"], 2)]
-
-
-def test_the_program_keeps_its_lines_and_its_indentation() -> None:
-    program = read_diagram(f"{CHART}\n%% [A link](page.md)").program
-    assert program == {3: "X = rand(T, D)", 4: "if True:", 5: "    Y = X.mT"}
+    assert diagram.program == {3: "X = rand(T, D)", 4: "if True:", 5: "    Y = X.mT"}
 
 
 def test_a_shape_is_sizes_in_parentheses_and_words_are_none() -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bookbinder.tracing import traced
-from tested_transformer import MultiHeadAttention, causal_mask
+from tested_transformer import MultiHeadAttention
 from tested_transformer.gpt import DecoderBlock
 from transformer_book.microgpt import MicroGPT
 
@@ -18,6 +18,11 @@ def test_steps_have_the_names_of_the_code() -> None:
     output, weights = steps.result
     assert steps.output is output
     assert steps.weights is weights
+    with pytest.raises(AttributeError, match="no step of the pass is called nothing"):
+        _ = steps.nothing
+    # Plain Python computes with lists of numbers.
+    model = MicroGPT(vocab_size=5, max_seq_len=3, d_model=4, num_heads=2)
+    assert len(traced(model.read, 0, model.new_past()).merged) == 4
 
 
 def test_a_variable_has_its_values_in_order() -> None:
@@ -28,16 +33,3 @@ def test_a_variable_has_its_values_in_order() -> None:
     assert after is steps.result
     assert between.shape == x.shape
     assert len(steps.each("x")) > 3
-
-
-def test_numbers_of_plain_python_are_watched_too() -> None:
-    model = MicroGPT(vocab_size=5, max_seq_len=3, d_model=4, num_heads=2)
-    steps = traced(model.read, 0, model.new_past())
-    assert len(steps.merged) == 4
-
-
-def test_what_a_pass_has_not_is_an_error() -> None:
-    steps = traced(causal_mask, 3, 5)
-    assert steps.result.shape == (3, 5)
-    with pytest.raises(AttributeError, match="no step of the pass is called weights"):
-        _ = steps.weights

@@ -1,6 +1,8 @@
 """Measure what stands on a page that is open."""
 
-from playwright.sync_api import Locator
+import torch
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Locator, Page
 
 # How high it is, and how high it would be if no room were kept for it.
 _HEIGHTS = """(element) => {
@@ -11,6 +13,9 @@ _HEIGHTS = """(element) => {
   element.style.minHeight = "";
   return found;
 }"""
+# Red, green, blue and opacity of each cell of each canvas.
+_PIXELS = """(element) => [...element.querySelectorAll("canvas")].map((canvas) =>
+  [...canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data])"""
 
 
 def assert_room(element: Locator) -> float:
@@ -19,3 +24,14 @@ def assert_room(element: Locator) -> float:
     assert hidden == 0
     assert needed <= height < needed + 50, f"{needed} px needed"
     return height
+
+
+def assert_accessible(page: Page, name: str) -> None:
+    """Check that Axe finds nothing wrong with a live part."""
+    axe = Axe().run(page, context=f'[data-live="{name}"]').response
+    assert [violation["id"] for violation in axe["violations"]] == []
+
+
+def pixels(element: Locator) -> torch.Tensor:
+    """Return the colors of the canvases in an element: (canvas, pixel, 4)."""
+    return torch.tensor(element.evaluate(_PIXELS)).unflatten(1, (-1, 4))

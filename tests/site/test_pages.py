@@ -223,3 +223,7 @@ def test_page_and_scroll_bar_have_their_palette_before_the_theme_runs(
             ".map((element) => getComputedStyle(element).colorScheme)"
         )
         assert seen == [wanted, wanted]
+    # Paper is white all the same.
+    page.emulate_media(media="print")
+    paper = "getComputedStyle(document.body).getPropertyValue('--book-paper')"
+    assert page.evaluate(paper) in ("#fff", "#ffffff")

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 import yaml
-from jinja2 import DictLoader, Environment
+from jinja2 import Environment
 from mkdocs.config import load_config
 from playwright.sync_api import Page, expect
 
@@ -29,8 +28,17 @@ def targets(page: str, address: str) -> Iterator[tuple[str, str]]:
             yield parts.path.removeprefix("/"), unquote(parts.fragment)
 
 
-def ids(page: str) -> set[str]:
-    return {unescape(name) for name in re.findall(r'\bid="?([^" >]+)', page)}
+@pytest.fixture(scope="module")
+def ids(html: dict[str, str]) -> dict[str, set[str]]:
+    return {
+        address: {unescape(name) for name in re.findall(r'\bid="?([^" >]+)', page)}
+        for address, page in html.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def links(html: dict[str, str]) -> dict[str, set[tuple[str, str]]]:
+    return {address: {*targets(page, address)} for address, page in html.items()}
 
 
 def text_of(markup: str) -> str:
@@ -38,17 +46,13 @@ def text_of(markup: str) -> str:
 
 
 def test_every_link_of_the_site_leads_somewhere(
-    html: dict[str, str], built: Path
+    links: dict[str, set[tuple[str, str]]], ids: dict[str, set[str]], built: Path
 ) -> None:
-    anchors = {address: ids(page) for address, page in html.items()}
     wrong: list[str] = []
-    for address, page in html.items():
-        for path, anchor in targets(page, address):
-            if path in anchors:
-                well = not anchor or anchor in anchors[path]
-            else:
-                well = (built / path).is_file() and not anchor
-            if not well:
+    for address, ways in links.items():
+        for path, anchor in ways:
+            there = path in ids or (built / path).is_file()
+            if not there or (anchor and anchor not in ids.get(path, ())):
                 wrong.append(f"{address}: {path}#{anchor}")
     assert wrong == []
 
@@ -83,8 +87,9 @@ def test_a_wrong_address_leads_to_pages_that_are_there(
     assert {"", "map/", "which-attention/", "glossary/"} <= ways <= html.keys()
 
 
-def test_the_page_of_questions_has_those_of_every_chapter(html: dict[str, str]) -> None:
-    listed = set(targets(html["questions/"], "questions/"))
+def test_the_page_of_questions_has_those_of_every_chapter(
+    html: dict[str, str], links: dict[str, set[tuple[str, str]]]
+) -> None:
     questions = {
         (address, slug)
         for address, page in html.items()
@@ -95,7 +100,7 @@ def test_the_page_of_questions_has_those_of_every_chapter(html: dict[str, str]) 
         for slug in re.findall(r'<h3 id="?([^" >]+)', part)
     }
     assert len(questions) > 50
-    assert questions <= listed
+    assert questions <= links["questions/"]
     for address, slug in questions:
         contents = html[address].partition('class="md-sidebar__inner"')[2]
         assert f'href="#{slug}" class="md-nav__link"' not in contents
@@ -110,11 +115,11 @@ def reference_to(module: str, name: str = "") -> str:
 
 
 def test_each_name_of_the_library_stands_in_the_reference(
-    html: dict[str, str],
+    html: dict[str, str], ids: dict[str, set[str]]
 ) -> None:
     for module, names in exports(ROOT).items():
         for name in names:
-            assert f"{module}.{name}" in ids(html[reference_to(module, name)])
+            assert f"{module}.{name}" in ids[reference_to(module, name)]
         for address in {reference_to(module, name) for name in names}:
             page = html[address]
             article = page[page.index("<article") : page.rindex("</article>")]
@@ -130,8 +135,9 @@ def test_each_name_of_the_library_stands_in_the_reference(
             assert not re.search(r"(?:Bool|Float|Int)\[Tensor, [^\"]", shown), module
 
 
-def test_chapters_and_the_reference_lead_to_each_other(html: dict[str, str]) -> None:
-    links = {address: {*targets(page, address)} for address, page in html.items()}
+def test_chapters_and_the_reference_lead_to_each_other(
+    links: dict[str, set[tuple[str, str]]],
+) -> None:
     missing: list[str] = []
     for path, shown in pages_of(ROOT).items():
         here = path.removesuffix("index.md").removesuffix(".md")
@@ -185,17 +191,6 @@ def test_a_term_is_followed_by_a_touch(page: Page, address: str) -> None:
     page.wait_for_url("**/glossary/#*")
 
 
-def test_the_home_page_gives_each_chapter_its_number(html: dict[str, str]) -> None:
-    numbered = {
-        address: title[1]
-        for address, page in html.items()
-        if (title := re.search(r"<h1\b[^>]*>(\d+)\. ", page))
-    }
-    rows = re.findall(r'<td[^>]*>(\d+)\. <a href="(chapters/[^"]*)">', html[""])
-    assert len(rows) > 25
-    assert {address: number for number, address in rows} == numbered
-
-
 LINE = (ROOT / "theme/partials/this-page.html").read_text("utf-8")
 
 
@@ -231,48 +226,3 @@ def test_above_each_page_a_fork_is_led_to_its_own_repository(
     assert re.search(r"<span>\d\d min</span>", html[CHAPTER])
     assert html[""].index('<nav class="this-page"') > html[""].index("<h2")
     assert "/edit/" not in html["map/"]
-
-
-def test_whoever_is_to_clone_the_repository_is_led_to_it(html: dict[str, str]) -> None:
-    sentence = "In a clone of this repository:"
-    assert sentence in html[""]
-    base = f"{{% block content %}}<p>{sentence}</p>{{% endblock %}}"
-    main = (ROOT / "theme/main.html").read_text("utf-8")
-    templates = Environment(
-        autoescape=True,
-        loader=DictLoader(
-            {"base.html": base, "main.html": main, "partials/this-page.html": ""}
-        ),
-    )
-    start = "https://github.com/someone/book"
-    for repository, wanted in (
-        (start, f'In <a href="{start}">a clone of this repository</a>:'),
-        ("", sentence),
-    ):
-        shown = templates.get_template("main.html").render(
-            config={"extra": {"repository": repository}}, page={}
-        )
-        assert wanted in shown
-
-
-def test_what_the_map_names_is_a_part_or_a_page_of_the_book() -> None:
-    names: set[str] = set()
-
-    def collect(entries: list[dict[str, Any]]) -> None:
-        for title, inside in (pair for entry in entries for pair in entry.items()):
-            # Without the number of a part, and without a chapter's subtitle.
-            names.add(re.sub(r"^[IVX]+\. ", "", title).partition(": ")[0])
-            if isinstance(inside, list):
-                collect(inside)
-
-    collect(load_config(str(ROOT / "mkdocs.yml"))["nav"])
-    boxes = re.findall(r'\["`\*\*(.+?)`"\]$', (ROOT / "docs/map.md").read_text(), re.M)
-    named = {name.strip("*") for box in boxes for name in box.split("<br/>")}
-    assert len(named) > 20
-    # A long name may be cut short behind a word: boxes are to fit on a phone.
-    cut = {
-        f"{name} "[: end.start()]
-        for name in names
-        for end in re.finditer(r"\W", f"{name} ")
-    }
-    assert named - names - cut == set()

@@ -6,18 +6,15 @@ sentence instead.
 """
 
 import html
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import yaml
 
 from bookbinder.drawing.undrawn import undrawn
-from bookbinder.publishing.shipped import SCRIPTS
-from transformer_book import JAVASCRIPT
 
 # name: the element for the script; label: for screen readers; script and style: files
 # of the book; without: the sentence shown if the script does not run.
 _ENTRIES = ("name", "label", "script", "style", "without")
-_CSS = "assets/css"
 
 
 def format_live(source: str, *_: object, **_options: object) -> str:
@@ -28,11 +25,6 @@ def format_live(source: str, *_: object, **_options: object) -> str:
     except (yaml.YAMLError, KeyError, TypeError, AttributeError):
         return undrawn(f"live part is not {': …, '.join(_ENTRIES)}: …", source)
     name, label, script, style, without = texts
-    places = (script, SCRIPTS, JAVASCRIPT), (style, _CSS, Path("docs", _CSS))
-    for path, place, folder in places:
-        file = PurePosixPath(path.replace("../", ""))
-        if file.parent.as_posix() != place or not (folder / file.name).is_file():
-            return undrawn(f"live part: {place}/ has no file {path}", source)
     # A page becomes a folder of the site, so its files are one level up. The home page
     # does not, so its files are next to it.
     up = "../" if script.startswith("../") else ""

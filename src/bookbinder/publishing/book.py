@@ -3,13 +3,11 @@
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import yaml
-from pymdownx.slugs import slugify
+from mkdocs.config import load_config
 
 from bookbinder.page import Page, load_page
 from bookbinder.publishing.records import Record, foundations, fresh_record
@@ -36,6 +34,11 @@ class Entry:
     def notebook(self) -> str:
         """The page's notebook within the site: chapters/no-peeking.ipynb."""
         return self.source.removesuffix(".md") + ".ipynb"
+
+    @property
+    def pdf(self) -> str:
+        """The page as printed, within the site: chapters/no-peeking.pdf."""
+        return self.source.removesuffix(".md") + ".pdf"
 
     @property
     def folder(self) -> str:
@@ -69,24 +72,6 @@ class Book:
     repository: str = ""
 
 
-def parts(book: Book) -> dict[str, Book]:
-    """Return each part as a book of its own, by the name of its file.
-
-    A part of one page, such as the home page, goes with the next part.
-    """
-    books: dict[str, Book] = {}
-    entries: list[Entry] = []
-    for part, group in groupby(book.entries, key=lambda entry: entry.part):
-        pages = [*group]
-        entries += pages
-        if len(pages) > 1 or pages[0] is book.entries[-1]:
-            name = f"tested-transformer-{slugify(case='lower')(part, '-')}.pdf"
-            title = f"{book.name}: {part}"
-            books[name] = replace(book, name=title, entries=tuple(entries))
-            entries = []
-    return books
-
-
 def folder_of(source: str) -> str:
     """Return the folder of the site for a page's file within ``docs``."""
     path = source.removesuffix(".md")
@@ -102,49 +87,25 @@ def load_book(root: Path, environment: Mapping[str, str] = os.environ) -> Book:
     Raises:
         ValueError: If one of the two is not an address.
     """
-    config, digest = _config(root), foundations(root)
+    config, digest = load_config(str(root / "mkdocs.yml")), foundations(root)
     site, repository = (_address(environment, n) for n in ("SITE_URL", "REPO_URL"))
-    entries: list[Entry] = []
-    for part, title, source in navigation(root):
-        page = load_page(root / "docs" / source, root)
-        entries.append(Entry(title, part, page, fresh_record(root, page, digest)))
+
+    def entries(nav: Any, part: str) -> Iterator[Entry]:
+        for title, below in (item for entry in nav for item in entry.items()):
+            if isinstance(below, str):
+                page = load_page(root / "docs" / below, root)
+                yield Entry(title, part, page, fresh_record(root, page, digest))
+            else:
+                yield from entries(below, title)
+
     return Book(
         name=config["site_name"],
         summary=config["site_description"],
         license=config["copyright"],
-        entries=tuple(entries),
+        entries=(*entries(config["nav"], ""),),
         site=f"{site}/" if site else "",
         repository=repository,
     )
-
-
-def navigation(root: Path) -> list[tuple[str, str, str]]:
-    """Return part, title and file, within ``docs``, of each page in the navigation."""
-
-    def walk(nav: Any, part: str) -> Iterator[tuple[str, str, str]]:
-        for title, below in (item for entry in nav for item in entry.items()):
-            if isinstance(below, str):
-                yield part, title, below
-            else:
-                yield from walk(below, title)
-
-    return [*walk(_config(root)["nav"], "")]
-
-
-def _config(root: Path) -> dict[str, Any]:
-    text = (root / "mkdocs.yml").read_text("utf-8")
-    config: dict[str, Any] = yaml.load(text, Loader=_Loader)
-    return config
-
-
-class _Loader(yaml.SafeLoader):
-    """Load a configuration, ignoring tags that an engine would look up or import."""
-
-
-def _nothing(loader: yaml.Loader, suffix: str, node: yaml.Node) -> None: ...
-
-
-_Loader.add_multi_constructor("", _nothing)
 
 
 def _address(environment: Mapping[str, str], name: str) -> str:

@@ -7,8 +7,6 @@ navigation. Other engines leave out these hooks, and ``publish`` does not need t
 
 import os
 import re
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -29,13 +27,11 @@ _QUESTIONS = re.compile(r"^## Questions and answers\n(.*?)(?=^## |\Z)", re.M | r
 _QUESTION = re.compile(r"^### (.+)$", re.M)
 # Sections whose single entries are not in the table of contents of a chapter.
 _FOLDED = ("Exercises", "Questions and answers")
-# What a page shows of other files: listings, figures, modules.
-_FILE = re.compile(r"\b(?:src|assets/figures)/[\w./-]+")
-_MODULE = re.compile(r"^::: ([\w.]+)$", re.M)
+# What pages are made of, beside their own files.
+_SHOWN = ("mkdocs.yml", "src/**/*.py", "src/**/*.js", "theme/**/*", "docs/**/*.svg")
 
-# What a build knows of itself: the chapters in their order, and when it began.
+# The chapters of this build, in their order.
 _chapters: list[Page] = []
-_began: list[float] = []
 
 
 def on_config(config: MkDocsConfig) -> None:
@@ -48,33 +44,19 @@ def on_config(config: MkDocsConfig) -> None:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
-    """Remove the HTML of each page of a preview that shows a newer file.
+    """Build all pages of a preview again if anything that they show has changed.
 
     A dirty build leaves out pages whose own file is older than their HTML, nine tenths
     of its time. What pages say of each other, such as the list of questions, is brought
     up to date when the server starts.
     """
     if previewing():
-        _began[:] = [time.time()]
+        shown = (file for pattern in _SHOWN for file in Path().glob(pattern))
+        newest = max(file.stat().st_mtime for file in shown)
         for page in files.documentation_pages():
             built = Path(page.abs_dest_path)
-            if page.abs_src_path and built.is_file():
-                text = Path(page.abs_src_path).read_text("utf-8", errors="replace")
-                shown = filter(Path.exists, _shown_files(text, Path.cwd()))
-                if max(file.stat().st_mtime for file in shown) > built.stat().st_mtime:
-                    built.unlink()
-
-
-def _shown_files(text: str, root: Path) -> Iterator[Path]:
-    """Return the files that a page is made of, beside its own."""
-    yield from (root / "mkdocs.yml", *(root / "theme").rglob("*.html"))
-    for path in _FILE.findall(text):
-        yield root / ("" if path.startswith("src") else "docs") / path
-    for name in _MODULE.findall(text):
-        module = (root / "src").joinpath(*name.split("."))
-        yield from (module.with_suffix(".py"), *module.rglob("*.py"))
-    if "```mermaid" in text:
-        yield root / "docs/assets/diagrams"  # changes with each new drawing
+            if built.is_file() and built.stat().st_mtime < newest:
+                built.unlink()
 
 
 def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> None:
@@ -139,14 +121,6 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Add the files of live parts, and improve the search; date a preview's HTML.
-
-    The date is that of the start, so that the next build sees what was changed during
-    this one.
-    """
-    site = Path(config.site_dir)
-    add_shipped_files(site)
-    improve_search(site)
-    for file in site.rglob("*.html") if previewing() else ():
-        if file.stat().st_mtime > _began[0]:
-            os.utime(file, (_began[0], _began[0]))
+    """Add the files of live parts, and improve the search."""
+    add_shipped_files(Path(config.site_dir))
+    improve_search(Path(config.site_dir))

@@ -24,11 +24,11 @@ _FOLDER = re.compile(
     r'(<(?:a|link)\b[^>]*?\shref=")((?:\.{1,2}/|[\w-]+/)*)(\.{1,2})?(?=["#?])'
 )
 # From a disk, browsers neither preload fonts nor load modules: a module's replacement
-# sentence stays. The archive offers neither itself nor the parts to print.
+# sentence stays. The archive offers neither itself nor the pages to print.
 _USELESS = re.compile(
     r'\s*<link\b[^>]*(?:\brel="preload"|/rss\+xml")[^>]*>'
     r'|<script type="module" src=[^>]*></script>'
-    r'|,? <a href="[\w-]+\.zip">[^<]*</a>|<p class="to-print">.*?</p>'
+    r'|,? <a href="[\w-]+\.zip">[^<]*</a>|<a href="[^"]+\.pdf">PDF</a>'
 )
 # Files that contain addresses on a server, or are useless without one.
 _LEFT_OUT = ("404.html", "sitemap.xml", "sitemap.xml.gz", "_headers", CARD, FEED)

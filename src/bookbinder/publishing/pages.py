@@ -117,10 +117,12 @@ def _sized(code: re.Match[str]) -> str:
     return f'{code[1]}<span class="sized" style="{sizes}">{code[2]}</span></code>'
 
 
-def offers(entry: Entry, book: Book) -> str:
-    """Return links to what there is of a page to take away."""
+def offers(entry: Entry, book: Book, *, pdf: bool = False) -> str:
+    """Return links to what there is of a page to take away, perhaps as a PDF."""
     links = [f'<a href="{entry.up}{entry.source}">Markdown</a>']
     if entry.page.blocks:
+        if pdf:
+            links.insert(0, f'<a href="{entry.up}{entry.pdf}">PDF</a>')
         if colab := colab_address(entry, book):
             links.insert(0, f'<a href="{escape(colab)}">Colab</a>')
         links.insert(0, f'<a href="{entry.up}{entry.notebook}" download>Notebook</a>')

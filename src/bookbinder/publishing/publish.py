@@ -1,15 +1,12 @@
 """Add everything to a built site that readers can take away, in this order."""
 
-import argparse
 import re
-import sys
 from collections.abc import Collection
-from html import escape
 from pathlib import Path
 
 import markdown
 
-from bookbinder.publishing.book import Book, Entry, folder_of, load_book, parts
+from bookbinder.publishing.book import Book, Entry, folder_of
 from bookbinder.publishing.headers import write_headers
 from bookbinder.publishing.news import FEED, NEWS, changes, feed
 from bookbinder.publishing.notebooks import notebook
@@ -25,6 +22,11 @@ from bookbinder.writing import write_whole
 INDEX = "llms.txt"
 # The theme leaves this in each page for what there is of it to take away.
 OFFERS = '<span class="offers"></span>'
+# At the foot of the home page.
+DOWNLOADS = (
+    f'<p>The whole book to take away: <a href="{INDEX}">as Markdown</a>, '
+    f'<a href="{ARCHIVE}">to read offline</a>.</p>'
+)
 # On the page about checks, the records of the build replace this paragraph.
 PLACE = "The records of this build stand here once the site is published."
 
@@ -36,26 +38,15 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
         site: The folder of the site.
         root: The repository that it was built from.
         book: Its pages and addresses.
-        pdf: Whether to print the parts too, which needs Chromium.
+        pdf: Whether to print pages too, which needs Chromium.
 
     Raises:
         ValueError: If the site was not built from these pages, or is already finished.
         FileNotFoundError: If a page is missing from the site.
     """
-    offers = [("as Markdown", INDEX), ("to read offline", ARCHIVE)]
-    downloads = f"<p>The whole book to take away: {_links(offers)}.</p>"
-    if pdf:
-        prints = [
-            (part.name.removeprefix(f"{book.name}: "), name)
-            for name, part in parts(book).items()
-        ]
-        downloads += f'<p class="to-print">To print, in parts: {_links(prints)}.</p>'
     runs = standalone_runs(root, book)
     # Make all pages before writing any, so that an error leaves the site unchanged.
-    pages = [
-        _page(entry, book, site, runs, "" if entry.folder else downloads)
-        for entry in book.entries
-    ]
+    pages = [_page(entry, book, site, runs, pdf=pdf) for entry in book.entries]
     for entry, html in zip(book.entries, pages, strict=True):
         passed = list(passages(entry.page, root))
         text = plain_markdown(passed).replace(PLACE, _table(book))
@@ -88,7 +79,7 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
 
 
 def _page(
-    entry: Entry, book: Book, site: Path, runs: Collection[str], downloads: str
+    entry: Entry, book: Book, site: Path, runs: Collection[str], *, pdf: bool
 ) -> str:
     """Return the HTML of a page with all additions."""
     before, end, after = entry.file(site).read_text("utf-8").partition("</article>")
@@ -105,13 +96,10 @@ def _page(
         section = f'<section class="published">{table}</section>'
         before = before.replace(f"<p>{PLACE}</p>", section)
     html = with_code_blocks(before, entry, book, runs)
-    html = html.replace(OFFERS, offers(entry, book), 1)
+    html = html.replace(OFFERS, offers(entry, book, pdf=pdf), 1)
     html = html.replace("</head>", f"{head(entry, book)}</head>", 1)
-    return f"{html}{end}{footer(entry, book, downloads)}{after}"
-
-
-def _links(offers: list[tuple[str, str]]) -> str:
-    return ", ".join(f'<a href="{name}">{escape(words)}</a>' for words, name in offers)
+    foot = footer(entry, book, "" if entry.folder else DOWNLOADS)
+    return f"{html}{end}{foot}{after}"
 
 
 def _table(book: Book) -> str:
@@ -128,16 +116,3 @@ def _table(book: Book) -> str:
         head = "| page | blocks run | outputs compared | source lines | verified |"
         lines += ["", head, "|---|---:|---:|---:|---|", *rows]
     return "\n".join(lines)
-
-
-def main() -> None:
-    """Run the command line; the exit status is 1 if the site cannot be finished."""
-    parser = argparse.ArgumentParser(prog="python -m bookbinder.publishing")
-    parser.add_argument("site", type=Path, metavar="SITE")
-    parser.add_argument("--pdf", action="store_true", help="print its parts, too")
-    options = parser.parse_args()
-    root = Path(__file__).resolve().parents[3]
-    try:
-        publish(options.site, root, load_book(root), pdf=options.pdf)
-    except (OSError, ValueError, RuntimeError) as error:
-        sys.exit(str(error))

@@ -4,7 +4,6 @@ import json
 import os
 import sys
 import tempfile
-import threading
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,13 +68,11 @@ def recorded_lines(files: Collection[str]) -> Generator[Lines]:
         return None
 
     before = sys.gettrace()
-    threading.settrace(trace_calls)
     sys.settrace(trace_calls)
     try:
         yield lines
     finally:
         sys.settrace(before)
-        threading.settrace(before)
 
 
 def is_of_a_page(frame: FrameType) -> bool:
@@ -84,10 +81,7 @@ def is_of_a_page(frame: FrameType) -> bool:
 
 
 def _line_of_page(frame: FrameType | None) -> int:
-    """Return the line of the page that called a frame, directly or indirectly.
-
-    It is 0 in another thread, whose frames do not lead back to the page.
-    """
+    """Return the line of the page that called a frame, directly or indirectly."""
     while frame:
         if frame.f_code.co_name == "<module>" and is_of_a_page(frame):
             return frame.f_lineno

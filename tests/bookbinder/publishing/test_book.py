@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from bookbinder.page import read_page
-from bookbinder.publishing.book import Book, Entry, load_book, parts
+from bookbinder.publishing.book import load_book
 
 
 def test_pages_come_in_the_order_of_the_navigation(root: Path) -> None:
@@ -19,22 +18,6 @@ def test_pages_come_in_the_order_of_the_navigation(root: Path) -> None:
     ]
     assert (book.name, book.license) == ("The Book", "Free.")
     assert (book.site, book.repository) == ("", "")
-
-
-def test_every_page_is_in_one_part_to_print() -> None:
-    for titles, sizes in (
-        ("I II III III III IV IV", {"iii": 5, "iv": 2}),
-        ("I I II", {"i": 2, "ii": 1}),
-    ):
-        entries = [
-            Entry("a", title, read_page("", f"docs/{number}.md"))
-            for number, title in enumerate(titles.split())
-        ]
-        books = parts(Book("The Book", "", "", (*entries,)))
-        assert [entry for part in books.values() for entry in part.entries] == entries
-        assert {name: len(part.entries) for name, part in books.items()} == {
-            f"tested-transformer-{name}.pdf": size for name, size in sizes.items()
-        }
 
 
 def test_a_fork_leads_to_the_fork(root: Path) -> None:

@@ -14,6 +14,10 @@ LINKS = {
     '<a href="../?q=1">': '<a href="../index.html?q=1">',
     '<link rel="next" href="../b/">': '<link rel="next" href="../b/index.html">',
     '<link rel="preload" href="a.woff2" as="font" crossorigin>': "",
+    '<a href="../../x/y.pdf">PDF</a><a href="../y.md">': '<a href="../y.md">',
+    'all: <a href="llms.txt">a</a>, <a href="x.zip">b</a>.': (
+        'all: <a href="llms.txt">a</a>.'
+    ),
 }
 OTHERS = [
     *('<a href="#why">', '<a href="notebook.ipynb">', '<a href="../assets/x.svg">'),
@@ -29,10 +33,7 @@ def test_a_link_names_what_a_browser_finds_on_a_disk() -> None:
 def test_an_archive_is_the_site_made_to_be_read_from_a_disk(
     root: Path, site: Path
 ) -> None:
-    book, home = load_book(root, {}), site / "index.html"
-    offers = ' <a href="llms.txt">a</a>, <a href="x.zip">b</a>.'
-    prints = '<p class="to-print">To print: <a href="x.pdf">c</a>.</p>'
-    home.write_text(f"<p>The whole:{offers}</p>{prints}", "utf-8")
+    book = load_book(root, {})
     index, worker = "search/search_index.json", "assets/javascripts/workers/search.js"
     for file, text in (
         (index, '{"docs": [{"location": ""}, {"location": "a/#b"}]}'),
@@ -42,28 +43,18 @@ def test_an_archive_is_the_site_made_to_be_read_from_a_disk(
         (site / file).write_text(text, "utf-8")
     write_archive(site, book)
     once = (site / ARCHIVE).read_bytes()
-    home.chmod(0o600)
+    (site / "index.html").chmod(0o600)
     write_archive(site, book)
     assert (site / ARCHIVE).read_bytes() == once
     with zipfile.ZipFile(site / ARCHIVE) as packed:
-        assert packed.testzip() is None
         files = {
             name.removeprefix("tested-transformer-book/"): packed.read(name).decode()
             for name in packed.namelist()
         }
-    assert [*files] == [
-        "assets/book.css",
-        worker,
-        "chapters/01-sums/index.html",
-        "how-this-book-is-checked/index.html",
-        "index.html",
-        "search/search_index.js",
-        index,
-        "read-me.txt",
-    ]
+    pages = ("chapters/01-sums/", "how-this-book-is-checked/", "")
+    names = ["assets/book.css", worker, *(f"{page}index.html" for page in pages)]
+    assert [*files] == [*names, "search/search_index.js", index, "read-me.txt"]
     assert '<a href="../../index.html#why">' in files["chapters/01-sums/index.html"]
-    # It is not offered what it does not hold.
-    assert files["index.html"] == '<p>The whole: <a href="llms.txt">a</a>.</p>'
     places = [entry["location"] for entry in json.loads(files[index])["docs"]]
     assert places == ["index.html", "a/index.html#b"]
     assert files["search/search_index.js"] == f"var __index = {files[index]}"

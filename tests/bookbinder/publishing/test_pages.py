@@ -37,9 +37,7 @@ def test_a_foot_says_what_was_verified_by_what_and_when() -> None:
     )
     commit = "https://github.com/me/book/commit/0123456789abcdef"
     assert re.findall('href="([^"]*)"', html) == ["../checked/", commit]
-
-
-def test_a_foot_claims_nothing_that_it_does_not_know() -> None:
+    # It claims nothing that it does not know.
     home = replace(BOOK, repository="")
     changed = words(verified_words(replace(RECORD, changed=True), home, ""))
     assert "at commit 0123456, with changes not committed, with PyTorch" in changed
@@ -54,15 +52,17 @@ def test_a_foot_claims_nothing_that_it_does_not_know() -> None:
 
 def test_a_page_offers_what_to_take_away(root: Path) -> None:
     home, chapter, _ = load_book(root, {}).entries
-    assert re.findall(r'href="([^"]*)"', offers(chapter, BOOK)) == [
+    assert re.findall(r'href="([^"]*)"', offers(chapter, BOOK, pdf=True)) == [
         "../../chapters/01-sums.ipynb",
         "https://colab.research.google.com/github/me/book/blob/notebooks/"
         "chapters/01-sums.ipynb",
+        "../../chapters/01-sums.pdf",
         "../../chapters/01-sums.md",
     ]
     elsewhere = replace(BOOK, repository="https://git.example.org/me/book")
     assert "Colab" not in offers(chapter, elsewhere)
-    assert "Notebook" not in offers(home, BOOK)
+    assert "PDF" not in offers(chapter, BOOK)
+    assert "Notebook" not in offers(home, BOOK, pdf=True)
 
 
 @pytest.fixture
@@ -76,30 +76,27 @@ def html(chapter: Entry, site: Path) -> str:
 
 
 def test_code_has_names_sizes_copies_and_who_ran_it(chapter: Entry, html: str) -> None:
+    first, rest = '<span class="sd">"""Add.</span>', '\n\n<span class="sd">b."""</span>'
+    before, listing = html.split("    return a + b\n")
+    html = f"{before}    return a + b\n{first}{rest}\n{listing}"
     page = with_code_blocks(html, chapter, BOOK)
     ids = re.findall(r'python highlight" id="([^"]*)" data-torch="2.13.0"', page)
     assert ids == ["block-1", "block-2", "block-3"]
     (copy,) = re.findall(r'py highlight" data-copy="([^"]*)"', page)
     assert copy == "../../listings/tested_transformer/adding-add.py"
-    # Six lines, the longest of 26 characters as they are read.
-    assert '<code><span class="sized" style="--lines:6;--columns:26">def' in page
+    # A docstring is folded behind its first line.
+    assert re.search(f'{first}<label.*</label><span class="folded">{rest}</span>', page)
+    # What is folded takes no room; the longest line has 26 characters, as it is read.
+    assert '<code><span class="sized" style="--lines:7;--columns:26">def' in page
     (note,) = re.findall(r'</code></pre></div>(<p class="ran">.*?</p>)', page)
     assert words(note) == "First run by block 1 and block 2."
     assert '<a href="#block-2">' in note
-    assert 'class="ran"' not in with_code_blocks(
-        html, replace(chapter, record=None), BOOK
-    )
-
-
-def test_a_docstring_is_folded_behind_its_first_line(chapter: Entry, html: str) -> None:
-    first = '<span class="sd">"""Add.</span>'
-    rest = '\n\n<span class="sd">    a: b."""</span>'
-    before, listing = html.split("    return a + b\n")
-    html = f"{before}    return a + b\n{first}{rest}\n{listing}"
-    page = with_code_blocks(html, chapter, BOOK)
-    assert re.search(f'{first}<label.*</label><span class="folded">{rest}</span>', page)
-    # Six lines were there. What is folded takes no room until it is opened.
-    assert "--lines:7;" in page
+    bare = with_code_blocks(html, replace(chapter, record=None), BOOK)
+    assert 'class="ran"' not in bare
+    for kind in ("text", "py"):
+        other = html.replace(f"-{kind} highlight", "-python highlight")
+        with pytest.raises(ValueError, match="the site shows 4 blocks"):
+            with_code_blocks(other, chapter, BOOK)
 
 
 def test_a_block_that_only_draws_is_folded(chapter: Entry, html: str) -> None:
@@ -114,17 +111,17 @@ def test_a_block_that_only_draws_is_folded(chapter: Entry, html: str) -> None:
 def test_what_to_install_stands_before_the_first_run_that_needs_the_library(
     chapter: Entry, html: str
 ) -> None:
+    def alone(page: str) -> list[str]:
+        return re.findall(r'id="(block-\d)"[^>]* data-alone>', page)
+
     first, second, third = chapter.page.blocks
     first.code = "import torch"
     page = with_code_blocks(html, chapter, BOOK)
     assert "install" not in page
-    assert re.findall(r'id="(block-\d)"[^>]* data-alone>', page) == [
-        "block-1",
-        "block-2",
-    ]
+    assert alone(page) == ["block-1", "block-2"]
     second.code = "from tested_transformer import GPT"
     page = with_code_blocks(html, chapter, BOOK)
-    assert re.findall(r'id="(block-\d)"[^>]* data-alone>', page) == ["block-1"]
+    assert alone(page) == ["block-1"]
     (line,) = re.findall(r'<p class="install">(.*?)</p><div [^>]*id="block-2"', page)
     assert words(line) == "To run it, pip install git+https://github.com/me/book"
     third.code = "from transformer_book.plots import curves\nimport jax\nimport jax"
@@ -137,10 +134,3 @@ def test_a_shape_in_a_type_stays_in_one_line(root: Path) -> None:
     shape = "Float[Tensor, {}] of &#34;words&#34;"
     html = with_code_blocks(shape.format("&#34;B T&#34;"), home, BOOK)
     assert html == shape.format('<span class="whole">&#34;B T&#34;</span>')
-
-
-def test_a_site_of_other_pages_is_refused(chapter: Entry, html: str) -> None:
-    for kind in ("text", "py"):
-        other = html.replace(f"-{kind} highlight", "-python highlight")
-        with pytest.raises(ValueError, match="the site shows 4 blocks"):
-            with_code_blocks(other, chapter, BOOK)

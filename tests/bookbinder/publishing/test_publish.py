@@ -7,7 +7,7 @@ import pytest
 
 from bookbinder.page import load_page
 from bookbinder.publishing import printing
-from bookbinder.publishing.book import load_book, parts
+from bookbinder.publishing.book import load_book
 from bookbinder.publishing.pages import CHECKED
 from bookbinder.publishing.publish import PLACE, publish
 from bookbinder.publishing.records import foundations, make_record, write_record
@@ -15,26 +15,32 @@ from bookbinder.publishing.records import foundations, make_record, write_record
 ROOT = Path(__file__).parents[3]
 
 
-def test_every_page_gets_what_belongs_beside_it(root: Path, site: Path) -> None:
+def test_every_page_gets_what_belongs_beside_it(
+    root: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (site / "sitemap.xml").write_text("<urlset/>")
-    publish(site, root, load_book(root, {}))
-    files = sorted(
+    book = load_book(root, {})
+    printed = [("chapters/01-sums.pdf", b"%PDF")]
+    monkeypatch.setattr(printing, "print_book", lambda site, book: printed)
+    publish(site, root, book, pdf=True)
+    files = {
         file.relative_to(site).as_posix()
         for file in site.rglob("*")
         if file.is_file() and file.suffix not in (".html", ".css")
-    )
+    }
     shipped = ("assets/js/gpt/engine.js", "assets/models/grammar/model.safetensors")
-    assert {*shipped} <= {*files}
-    assert [name for name in files if not name.startswith("assets/")] == [
+    assert {*shipped} <= files
+    assert {name for name in files if not name.startswith("assets/")} == {
         "_headers",
         "chapters/01-sums.ipynb",
         "chapters/01-sums.md",
+        "chapters/01-sums.pdf",
         "how-this-book-is-checked.md",
         "index.md",
         "listings/tested_transformer/adding-add.py",
         "llms.txt",
         "tested-transformer-book.zip",
-    ]
+    }
     for page in ("", "chapters/01-sums", "how-this-book-is-checked"):
         text = (site / page / "index.html").read_text("utf-8")
         assert text.count("Not verified</a> in this build.") == 1, page
@@ -55,9 +61,7 @@ def test_the_page_about_checks_has_the_records(root: Path, site: Path) -> None:
     publish(site, root, load_book(root, {}))
     chapter = (site / "chapters" / "01-sums" / "index.html").read_text("utf-8")
     assert "3 blocks run, 2 outputs compared, 6 source lines listed" in chapter
-    assert "Not verified" in (site / "index.html").read_text("utf-8")
-    folder = site / CHECKED.removesuffix(".md")
-    text = (folder / "index.html").read_text("utf-8")
+    text = (site / CHECKED.removesuffix(".md") / "index.html").read_text("utf-8")
     cells = [re.sub("<[^>]*>", " ", row).split()[:4] for row in text.split("<tr>")]
     assert ["Sums", "3", "2", "6"] in cells
     assert '<a href="../chapters/01-sums/">' in text
@@ -87,19 +91,3 @@ def test_a_site_that_cannot_be_finished_is_left_alone(root: Path, site: Path) ->
 
 def contents(site: Path) -> dict[Path, bytes]:
     return {file: file.read_bytes() for file in site.rglob("*") if file.is_file()}
-
-
-def test_each_part_to_print_is_offered(
-    root: Path, site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    book = load_book(root, {})
-    wanted = {
-        name: part.name[len("The Book: ") :] for name, part in parts(book).items()
-    }
-    printed = [(name, b"%PDF") for name in wanted]
-    monkeypatch.setattr(printing, "print_book", lambda site, book: printed)
-    publish(site, root, book, pdf=True)
-    home = (site / "index.html").read_text("utf-8")
-    assert dict(re.findall(r'<a href="([^"]*[.]pdf)">([^<]*)</a>', home)) == wanted
-    assert wanted
-    assert [(site / name).read_bytes() for name in wanted] == [b"%PDF"] * len(wanted)

