@@ -37,7 +37,6 @@ __all__ = [
     "previous_token_target",
     "record_heads",
     "repeated_tokens",
-    "resampled_instead",
     "same_token_target",
     "shut",
     "uniform_score",
@@ -292,19 +291,6 @@ def mean_instead(
     over such positions alone, as in ``each[rows, :, at].mean(dim=0)[None, :, None]``.
     """
     return [heads.mean(dim=(0, 2), keepdim=True) for heads in outputs]
-
-
-def resampled_instead(
-    outputs: Sequence[Float[Tensor, "B H T d_k"]],
-) -> list[Float[Tensor, "B H T d_k"]]:
-    """Return, for each text, the outputs for the text before it in the batch.
-
-    Raises:
-        ValueError: If there is only one text.
-    """
-    if any(len(heads) < 2 for heads in outputs):
-        raise ValueError("outputs must hold at least 2 texts to exchange; they hold 1")
-    return [heads.roll(1, dims=0) for heads in outputs]
 
 
 # --8<-- [start:hook]
