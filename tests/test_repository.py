@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from importlib.metadata import distribution
 from itertools import chain
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from packaging.requirements import Requirement
@@ -360,3 +361,23 @@ def test_every_package_that_is_used_is_pinned_and_is_the_one_installed() -> None
             queue += [(Requirement(line), each[0]) for line in package.requires or []]
     assert wrong == []
     assert len(seen) > len(first)
+
+
+def test_no_picture_acts_or_reaches_out_of_the_page() -> None:
+    # They stand in the HTML of a page, where a script of theirs would run.
+    harmless = "svg g defs clipPath use marker style title desc metadata text tspan"
+    harmless += " path rect line circle ellipse polygon polyline"
+    about = ("w3.org/1999/02/22-rdf-syntax", "purl.org/dc/", "creativecommons.org/ns")
+    pictures = [*(ROOT / "docs").rglob("*.svg")]
+    assert pictures
+    for picture in pictures:
+        for element in ElementTree.parse(picture).iter():
+            space, _, tag = element.tag.rpartition("}")
+            if any(each in space for each in about):
+                continue  # matplotlib's words about the picture
+            assert tag in harmless.split(), f"{picture.name}: <{tag}>"
+            for attribute, value in element.attrib.items():
+                name = attribute.rpartition("}")[2]
+                away = name == "href" and not value.startswith("#")
+                assert not name.startswith("on"), f"{picture.name}: {name}"
+                assert not away, f"{picture.name}: {name}={value}"
