@@ -5,8 +5,10 @@ from dataclasses import fields, replace
 import pytest
 import torch
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from tested_transformer.decoding import Sampling, generate
+from tested_transformer.decoding.fast import replay
 from tested_transformer.decoding.fast.decoder import Decoder
 from tested_transformer.decoding.fast.packing import _rms_norm
 from tested_transformer.decoding.readers import CachedReader, WholeReader
@@ -256,3 +258,40 @@ def test_a_step_compiles_without_breaks_for_sizes_that_stay(monkeypatch):
     contexts = some_tokens(3, 7, 1)
     expected = generate(model, contexts, use_cache=False, **settings)
     assert generate(decoder, contexts, **settings) == expected
+
+
+def recorded(function, inputs):
+    """Record operations and nothing of Python, as a CUDA graph does."""
+    graph = make_fx(lambda: function(*inputs))()
+    asked = {str(node.target) for node in graph.graph.nodes}
+    assert not asked & {"aten._local_scalar_dense.default", "aten.nonzero.default"}
+    return graph
+
+
+@pytest.mark.parametrize("name", ["rotary, normed, shared", "alibi", "gated, biased"])
+def test_a_recorded_step_is_the_step(name, monkeypatch):
+    """Of several lengths and alone; a text of the same size is not recorded again."""
+    times: list[int] = []
+
+    def record(function, inputs):
+        times.append(len(inputs))
+        return recorded(function, inputs)
+
+    monkeypatch.setattr(replay, "record", record)
+    model = make(**VARIANTS[name])
+    decoder = Decoder(model)
+    decoder._fix(replay.Replay)
+    for lengths in ((2, 60, 5), (3, 7), (5, 2), (4,), (63,)):
+        check_against_whole_passes(decoder, model, lengths)
+    assert len(times) == 3
+    decoder.read(some_tokens(3, 7))  # which takes a cache of another size
+    check_against_whole_passes(decoder, model, (9,))
+    settings = {"max_new_tokens": 2 * LONGEST, "seed": 3}
+    contexts = some_tokens(3, 7, 1)
+    expected = generate(model, contexts, **settings)
+    assert generate(decoder, contexts, **settings) == expected
+
+
+def test_a_graph_needs_a_gpu():
+    with pytest.raises(ValueError, match="^a CUDA graph needs a GPU; the model is on"):
+        Decoder(make()).capture()
