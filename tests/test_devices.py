@@ -163,7 +163,12 @@ def test_a_model_reads_and_writes_the_same(device: str, positions: str) -> None:
     settings = {"max_new_tokens": 31, "seed": 5}
     without = generate(model, prompts, use_cache=False, **settings)
     assert generate(model, prompts, **settings) == without
-    assert generate(Decoder(model), prompts, **settings) == without
+    decoder = Decoder(model)
+    assert generate(decoder, prompts, **settings) == without
+    if device == "cuda":
+        decoder.capture()
+        assert generate(decoder, prompts, **settings) == without
+        assert generate(decoder, prompts[:1], **settings) == without[:1]
 
 
 @with_each("name", ["fast", "plain"])

@@ -293,5 +293,5 @@ def test_a_recorded_step_is_the_step(name, monkeypatch):
 
 
 def test_a_graph_needs_a_gpu():
-    with pytest.raises(ValueError, match="^a CUDA graph needs a GPU; the model is on"):
+    with pytest.raises(ValueError, match=r"^a CUDA graph needs a GPU; the model is on"):
         Decoder(make()).capture()
