@@ -20,11 +20,11 @@ from tested_transformer.decoding.fast.packing import (
     Rows,
     pack,
 )
-from tested_transformer.decoding.fast.replay import Replay
 from tested_transformer.decoding.readers import last_logits, pad_left
 from tested_transformer.gpt import GPT
 from tested_transformer.inspection import numbers_of
 from tested_transformer.multihead import MultiHeadAttention
+from tested_transformer.replay import Replay
 
 __all__ = ["Decoder"]
 
