@@ -188,7 +188,6 @@ class Learner:
         self.learn = Replay(self._learn) if recipe.graph else self._learn
         model.train()
 
-    # --8<-- [start:step]
     def begin(self, step: int) -> float:
         """Set dropout's seed and the learning rates; return AdamW's learning rate."""
         # A seed for dropout that differs between steps, runs and processes.
@@ -197,12 +196,15 @@ class Learner:
         seed_dropout(self.device, int.from_bytes(digest))
         return self.recipe.lr * set_rates(self.optimizers, self.recipe, step)
 
+    # --8<-- [start:learn]
     def _learn(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Learn a batch; return its loss and the norm of its gradient."""
         loss = self.backward(inputs, targets)
         norm = self.clip()
         self.update()
         return loss, norm
+
+    # --8<-- [end:learn]
 
     def backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Accumulate the gradient of a batch, and return the batch's loss."""
@@ -236,8 +238,6 @@ class Learner:
             self.scaler.step(optimizer)
             optimizer.zero_grad()
         self.scaler.update()
-
-    # --8<-- [end:step]
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Return this process's part of the batch of a step, on the device."""
