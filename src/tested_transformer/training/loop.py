@@ -403,6 +403,9 @@ def _validate_graph(
         "needs a model without experts, who get other tokens in each step": (
             model.config.num_experts > 0
         ),
+        "needs a model without an indexer, whose loss keeps a step's memory": any(
+            isinstance(module, IndexTrained) for module in model.modules()
+        ),
         "needs a single process": world.size > 1,
     }
     for reason, applies in reasons.items():
