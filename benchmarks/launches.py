@@ -90,19 +90,29 @@ def counted(run: Callable[[], object]) -> Counts:
     return mode.counts
 
 
-def training_pass(attention: str, length: int) -> Callable[[], None]:
+def training_pass(
+    attention: str,
+    length: int,
+    *,
+    width: int = WIDTH,
+    heads: int = HEADS,
+    batch: int = 2,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Callable[[], None]:
     """Return a forward and a backward pass of one layer with a kind of attention."""
     torch.manual_seed(0)
-    kind, head_dim = ATTENTIONS[attention], WIDTH // HEADS
+    kind, head_dim = ATTENTIONS[attention], width // heads
     layer = kind.make(
         LayerSettings(
-            d_model=WIDTH, num_heads=HEADS, head_dim=head_dim, num_kv_heads=HEADS
+            d_model=width, num_heads=heads, head_dim=head_dim, num_kv_heads=heads
         )
-    )
-    x = torch.randn(2, length, WIDTH, requires_grad=True)
+    ).to(device, dtype)
+    x = torch.randn(batch, length, width, device=device, dtype=dtype)
+    x.requires_grad_()
     rotary = None
     if "none" not in kind.positions:
-        rotary = rotary_table(torch.arange(length), head_dim)
+        rotary = rotary_table(torch.arange(length, device=device), head_dim)
 
     def run() -> None:
         layer(x, causal=True, rotary=rotary).sum().backward()

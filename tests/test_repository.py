@@ -26,7 +26,7 @@ CHECKER = SOURCE / "attention_check"
 # the lines above its own. So the model knows neither its optimizer nor its sampler, and
 # the library knows nothing of the book.
 FLOORS = [
-    ["inspection", "habits"],
+    ["inspection", "habits", "replay"],
     ["checks"],
     ["masks", "positions", "cache", "flex"],
     ["attention", "interfaces", "rotary_scaling"],

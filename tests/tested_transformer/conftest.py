@@ -6,7 +6,10 @@ from typing import TypeVar
 
 import pytest
 import torch
+from tests.tested_transformer import tape
 from torch import Tensor, nn
+
+from tested_transformer import checks, replay
 
 _Model = TypeVar("_Model", bound=nn.Module)
 
@@ -64,3 +67,19 @@ def replaced(
     request: pytest.FixtureRequest,
 ) -> Callable[[_Model], tuple[_Model, _Model]]:
     return lambda model: _replaced(model, request.param)
+
+
+@pytest.fixture
+def recordings(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
+    """Record steps on the processor as a GPU would; return what has been recorded."""
+    calls: list[tuple] = []
+
+    def record(function, inputs):
+        calls.append(inputs)
+        return tape.record(function, inputs)
+
+    # Only on the processor are ids read, in order to check them.
+    monkeypatch.setattr(checks, "_validate_range", lambda *_, **__: None)
+    monkeypatch.setattr(replay, "record", record)
+    monkeypatch.setattr(replay, "warm_up", lambda function, inputs: function(*inputs))
+    return calls

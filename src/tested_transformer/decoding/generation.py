@@ -140,20 +140,48 @@ def _steps(
     reader: Reader, contexts: list[list[int]], max_new_tokens: int, chooser: "_Chooser"
 ) -> Iterator[list[tuple[int, ...]]]:
     """Yield, step by step, the next token of each row as a tuple of one."""
-    tokens: Tensor | None = None
-    for _ in range(max_new_tokens):
-        if tokens is None or max(map(len, contexts)) > reader.longest:
+    tokens: Tensor | None = None  # read to the end of the contexts if there are none
+    for count in range(1, max_new_tokens + 1):
+        if tokens is None:
             contexts = [fit(context, reader.longest) for context in contexts]
             logits = reader.read(contexts)
             if logits.isnan().any():  # asked here alone: a GPU is waited for
                 raise ValueError("the model's logits are NaN: look at its weights")
-        else:
-            logits = reader.step(tokens)
-        tokens = chooser.choose(logits)
-        new: list[int] = tokens.tolist()
+            tokens = chooser.choose(logits)
+        coming, tokens = _Coming(tokens), None
+        more = count < max_new_tokens and max(map(len, contexts)) < reader.longest
+        if more and coming.are_late:
+            tokens = chooser.choose(reader.step(coming.tokens))
+        new = coming.tolist()
         for context, token in zip(contexts, new, strict=True):
             context.append(token)
         yield [(token,) for token in new]
+        if more and tokens is None:
+            tokens = chooser.choose(reader.step(coming.tokens))
+
+
+class _Coming:
+    """Tokens on their way to the host.
+
+    A GPU has work while the host waits if the next step is started before, so the host
+    reads each token one step late. If the token ends the text, a step was in vain,
+    which costs less than the waiting. A CPU would do the step first, and deliver each
+    token later.
+    """
+
+    def __init__(self, tokens: Int[Tensor, "B"]) -> None:
+        self.tokens = tokens
+        self.are_late = tokens.is_cuda
+        self.copied = tokens.to("cpu", non_blocking=tokens.is_cuda)
+        if tokens.is_cuda:
+            self.arrival = torch.cuda.Event()
+            self.arrival.record(torch.cuda.current_stream(tokens.device))
+
+    def tolist(self) -> list[int]:
+        """Wait for the tokens, but for nothing started since; return them."""
+        if self.tokens.is_cuda:
+            self.arrival.synchronize()
+        return self.copied.tolist()
 
 
 def _filtered(

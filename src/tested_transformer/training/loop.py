@@ -18,6 +18,7 @@ from tested_transformer.checks import validate_sizes, validate_text
 from tested_transformer.data import batch_at
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.multihead import IndexTrained
+from tested_transformer.replay import Replay
 from tested_transformer.training.devices import (
     autocast,
     choose_precision,
@@ -97,12 +98,10 @@ def train(
     tokens_per_step = recipe.batch_size * learner.seq_len
     monitor = Monitor(recipe, learner.state, learner.world, tokens_per_step)
     # --8<-- [start:steps]
+    learn = Replay(learner.learn) if recipe.graph else learner.learn
     for step in range(learner.state.step, recipe.steps):
         lr = learner.begin(step)
-        inputs, targets = learner.batch(step)
-        loss = learner.backward(inputs, targets)
-        norm = learner.clip()
-        learner.update()
+        loss, norm = learn(*learner.batch(step))
         monitor.record(loss, norm, lr)
 
         done = step + 1
@@ -171,6 +170,8 @@ class Learner:
         self.precision = self.state.precision or "fp32"
         if shard and self.precision == "fp16":
             raise ValueError("shard=True cannot be combined with precision='fp16'")
+        if recipe.graph:
+            _validate_graph(model, self.device, self.precision, world)
         self.parallel = spread(model, world, shard=shard)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.optimizers = make_optimizers(model, recipe)
@@ -187,7 +188,6 @@ class Learner:
         self.losses_of = torch.compile(self._losses) if compiled else self._losses
         model.train()
 
-    # --8<-- [start:step]
     def begin(self, step: int) -> float:
         """Set dropout's seed and the learning rates; return AdamW's learning rate."""
         # A seed for dropout that differs between steps, runs and processes.
@@ -195,6 +195,16 @@ class Learner:
         digest = hashlib.blake2b(name, digest_size=7).digest()
         seed_dropout(self.device, int.from_bytes(digest))
         return self.recipe.lr * set_rates(self.optimizers, self.recipe, step)
+
+    # --8<-- [start:learn]
+    def learn(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Learn a batch; return its loss and the norm of its gradient."""
+        loss = self.backward(inputs, targets)
+        norm = self.clip()
+        self.update()
+        return loss, norm
+
+    # --8<-- [end:learn]
 
     def backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Accumulate the gradient of a batch, and return the batch's loss."""
@@ -228,8 +238,6 @@ class Learner:
             self.scaler.step(optimizer)
             optimizer.zero_grad()
         self.scaler.update()
-
-    # --8<-- [end:step]
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Return this process's part of the batch of a step, on the device."""
@@ -381,6 +389,28 @@ def validate_run(config: GPTConfig, recipe: Recipe, world: World) -> None:
             f"dropout={config.dropout} must be less than 1: it drops everything, so "
             "nothing can be learned"
         )
+
+
+def _validate_graph(
+    model: GPT, device: torch.device, precision: str, world: World
+) -> None:
+    """Raise a ``ValueError`` if a step cannot be recorded as a CUDA graph."""
+    reasons = {
+        f"needs a GPU; the model is on {device}": device.type != "cuda",
+        "needs precision='bf16' or 'fp32': with fp16 a step may be left out": (
+            precision == "fp16"
+        ),
+        "needs a model without experts, who get other tokens in each step": (
+            model.config.num_experts > 0
+        ),
+        "needs a model without an indexer, whose loss keeps a step's memory": any(
+            isinstance(module, IndexTrained) for module in model.modules()
+        ),
+        "needs a single process": world.size > 1,
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise ValueError(f"graph=True {reason}")
 
 
 def _validate_rest(

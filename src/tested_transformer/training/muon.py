@@ -205,7 +205,11 @@ class Muon(torch.optim.Optimizer):
                 rows, columns = pairs[0][0].shape
                 scale = math.sqrt(rows / columns) if tall else 1.0
                 targets, amounts = zip(*pairs, strict=True)
-                torch._foreach_add_(targets, amounts, alpha=-group["lr"] * scale)
+                rate = -group["lr"] * scale
+                if isinstance(rate, Tensor):
+                    torch._foreach_add_(targets, torch._foreach_mul(amounts, rate))
+                else:
+                    torch._foreach_add_(targets, amounts, alpha=rate)
 
 
 def _orthogonalize_together(

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
@@ -66,6 +67,7 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[Optimizer]:
             betas=recipe.betas,
             eps=recipe.eps,
             fused=True,
+            capturable=recipe.graph,
         )
     ]
     if recipe.optimizer == "muon":
@@ -76,6 +78,12 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[Optimizer]:
                 rounds=recipe.muon_rounds,
             )
         )
+    if recipe.graph:  # which keeps numbers as they are, so a rate must be a tensor
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = torch.tensor(
+                    group["lr"], device=group["params"][0].device
+                )
     return optimizers
 
 
@@ -108,7 +116,11 @@ def set_rates(optimizers: list[Optimizer], recipe: Recipe, step: int) -> float:
     factor = recipe.rate_factor(step)
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            group["lr"] = group["initial_lr"] * factor
+            rate = group["initial_lr"] * factor
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
     return factor
 
 

@@ -70,6 +70,8 @@ class Recipe:
             measurement before the first step. On a GPU, ``fp32`` multiplies in TF32.
         compile: Compile model and loss with ``torch.compile``. By default only long
             runs on a GPU do; see ``compiling_pays``.
+        graph: Replay each step, from the forward pass to the update, as one CUDA graph.
+            A small model then does not wait for operations to be started.
         evaluate_every: Steps between two evaluations.
         margin: How far the mean of recent losses may rise above its best.
         patience: After this many steps above the margin, the run has diverged.
@@ -103,6 +105,7 @@ class Recipe:
     balance_weight: float = 0.01
     precision: str = "auto"
     compile: bool | None = None
+    graph: bool = False
     evaluate_every: int = 250
     margin: float = 1.0
     patience: int = 50
@@ -119,6 +122,7 @@ class Recipe:
             raise ValueError(
                 f"betas={self.betas!r} must be two numbers, such as (0.9, 0.99)"
             )
+        validate_switches(graph=self.graph)
         if self.compile is not None:
             validate_switches(compile=self.compile)
         values = {**vars(self), "betas[0]": self.betas[0], "betas[1]": self.betas[1]}

@@ -15,6 +15,7 @@ from tested_transformer.decoding import (
     Sampling,
     WholeReader,
     generate,
+    generation,
     stream,
 )
 from tested_transformer.gpt import GPT, GPTConfig
@@ -184,6 +185,37 @@ def test_tokens_come_one_by_one(model, monkeypatch):
         seen += new
         assert seen == whole[: number + 1]
     assert seen == whole
+
+
+def test_tokens_that_arrive_late_are_the_same(model, monkeypatch):
+    """As on a GPU: the next step starts before the host has the tokens of this one."""
+    settings = {"max_new_tokens": 25, "seed": 4, "sampling": DRAWN}
+    readers = (CachedReader(model), WholeReader(model), Decoder(model))
+    free = generate(model, PROMPTS, **settings)
+    stop = [free[0][6:8], free[1][11:12]]
+    ends = [settings, settings | {"stop": stop}]
+    wanted = [generate(model, PROMPTS, **each) for each in ends]
+    events: list[str] = []
+
+    class Late(generation._Coming):
+        def __init__(self, tokens):
+            super().__init__(tokens)
+            self.are_late = True
+
+        def tolist(self):
+            events.append("token")
+            return super().tolist()
+
+    real = CachedReader.step
+    monkeypatch.setattr(
+        CachedReader, "step", lambda self, t: events.append("step") or real(self, t)
+    )
+    monkeypatch.setattr(generation, "_Coming", Late)
+    for reader in readers:
+        assert [generate(reader, PROMPTS, **each) for each in ends] == wanted
+    events.clear()
+    generate(model, [[1]], max_new_tokens=4)
+    assert " ".join(events) == "step token step token step token token"
 
 
 def test_a_stream_may_be_left(model):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tested_transformer.attentions import ATTENTIONS
 from tested_transformer.data import batch_at
 from tested_transformer.gpt import GPT
 from tested_transformer.training import (
@@ -410,6 +411,52 @@ def test_compiled_it_is_the_same(make_model, tokens, monkeypatch):
     assert compiled.losses == pytest.approx(plain.losses, rel=1e-5)
     assert compiled.weights.keys() == plain.weights.keys()
     assert len(captured) == 1
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        replace(RECIPE, accumulate=2, clip=0.0),
+        Recipe.fast(steps=12, batch_size=6, seq_len=5, precision="fp32"),
+    ],
+    ids=["plain", "fast"],
+)
+def test_a_recorded_step_learns_the_same(
+    recipe, make_model, tokens, recordings, monkeypatch
+):
+    """With dropout, rates that change, and a run that goes on from a file."""
+    monkeypatch.setattr(loop, "_validate_graph", lambda *_: None)
+    plain, model, other = (make_model(dropout=0.2, tie_head=False) for _ in range(3))
+    wanted = train(plain, tokens, recipe, validation=tokens[:50])
+    graph = replace(recipe, graph=True)
+    state = train(model, tokens, graph, validation=tokens[:50])
+    assert len(recordings) == 1
+    assert state.losses == pytest.approx(wanted.losses, rel=1e-5)
+    text = tokens[None, :7]
+    close = {"rtol": 1e-4, "atol": 1e-4}
+    torch.testing.assert_close(model.eval()(text), plain.eval()(text), **close)
+    half = train(other, tokens, graph, stop=iter([False] * 4 + [True]).__next__)
+    again, weights = copy_of(half)
+    other.load_state_dict(weights)
+    assert train(other, tokens, graph, state=again).losses == state.losses
+
+
+def test_a_graph_is_refused_where_none_can_be(make_model, tokens):
+    with pytest.raises(ValueError, match=r"^graph=True needs a GPU; the model is on"):
+        train(make_model(), tokens, replace(RECIPE, graph=True))
+    gpu, plain = torch.device("cuda"), make_model()
+    indexed = make_model(
+        attention=ATTENTIONS["indexer"], positions="rotary", d_model=24
+    )
+    for what, *setting in (
+        ("precision=", plain, gpu, "fp16", World()),
+        ("a model without experts", make_model(num_experts=3), gpu, "bf16", World()),
+        ("a model without an indexer", indexed, gpu, "bf16", World()),
+        ("a single process", plain, gpu, "fp32", World(1, 2)),
+    ):
+        with pytest.raises(ValueError, match=f"^graph=True needs {what}"):
+            loop._validate_graph(*setting)
+    loop._validate_graph(plain, gpu, "bf16", World())
 
 
 def test_what_does_not_go_together_is_refused(make_model, tokens, monkeypatch):

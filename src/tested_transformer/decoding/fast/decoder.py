@@ -24,8 +24,11 @@ from tested_transformer.decoding.readers import last_logits, pad_left
 from tested_transformer.gpt import GPT
 from tested_transformer.inspection import numbers_of
 from tested_transformer.multihead import MultiHeadAttention
+from tested_transformer.replay import Replay
 
 __all__ = ["Decoder"]
+
+Step = Callable[..., Tensor]
 
 _BLOCK = 64  # attend to a multiple of this many keys, and mask the ones to come
 
@@ -70,10 +73,25 @@ class Decoder:
         self.cap = model.config.logit_cap
         self.longest = model.config.max_seq_len
         self.batch_size = 0
-        self.compiled = False
+        self.fixed = False  # whether a step always attends to the whole cache
+        self.wrap: Callable[[Step], Step] = lambda step: step
         self.device_type = device.type
         self.has_autocast = torch.amp.is_autocast_available(device.type)  # not "meta"
         self._make_tables()
+
+    def capture(self) -> None:
+        """Replay the step as a CUDA graph, so that the host starts one operation.
+
+        Nothing is compiled: the first step of a batch runs as before, the second is
+        recorded and replayed.
+
+        Raises:
+            ValueError: If the model is not on a CUDA device.
+        """
+        device = numbers_of(self.model).device
+        if device.type != "cuda":
+            raise ValueError(f"a CUDA graph needs a GPU; the model is on {device}")
+        self._fix(Replay)
 
     def compile(self, *, backend: str | Callable[..., Any] = "inductor") -> None:
         """Compile the step, which then always attends to the whole cache.
@@ -85,14 +103,20 @@ class Decoder:
         """
         cuda = numbers_of(self.model).is_cuda and backend == "inductor"
         mode = "reduce-overhead" if cuda else None
-        self._next = torch.compile(
-            self._next, dynamic=False, backend=backend, mode=mode
-        )
-        self.compiled = True
-        self.batch_size = 0  # allocate again: a compiled step needs no workspace
-        # A CUDA graph copies its inputs unless their addresses are marked as fixed.
-        for tensor in self.weights.tensors():
-            torch._dynamo.mark_static_address(tensor)
+        compiled = torch.compile(self._next, dynamic=False, backend=backend, mode=mode)
+
+        def wrap(step: Step) -> Step:
+            # A CUDA graph copies tensors unless their addresses are marked as fixed.
+            for tensor in (*self.weights.tensors(), *self.room):
+                torch._dynamo.mark_static_address(tensor)
+            return compiled
+
+        self._fix(wrap)
+
+    def _fix(self, wrap: Callable[[Step], Step]) -> None:
+        """Attend to the whole cache in each step, so that no shape changes."""
+        self.fixed, self.wrap = True, wrap
+        self.batch_size = 0  # allocate again: such a step needs no workspace
 
     @torch.inference_mode()
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
@@ -135,7 +159,7 @@ class Decoder:
             bias = bias + self.hidden[..., : self.width]
         self.length += 1
         before, self.last = self.last, tokens
-        return self._next(tokens, before, slot, bias)
+        return self._run(tokens, before, slot, bias, self.padding)
 
     def _under_autocast(self) -> bool:
         """Return whether autocast is on, which would mix types that are added in place.
@@ -147,7 +171,12 @@ class Decoder:
         return self.has_autocast and torch.is_autocast_enabled(self.device_type)
 
     def _next(
-        self, tokens: Tensor, before: Tensor, slot: Tensor, bias: Tensor
+        self,
+        tokens: Tensor,
+        before: Tensor,
+        slot: Tensor,
+        bias: Tensor,
+        padding: Tensor | None,
     ) -> Tensor:
         """Read tokens at ``slot`` of the cache, each of which follows ``before``."""
         weights = self.weights
@@ -155,7 +184,7 @@ class Decoder:
         if weights.smear is not None:
             before = weights.tokens.index_select(0, before)
             x = torch.addcmul(x, weights.smear, before)
-        positions = slot if self.padding is None else slot - self.padding
+        positions = slot if padding is None else slot - padding
         if weights.positions is not None:
             x += weights.positions.index_select(0, positions)
         turn = None if self.turns is None else self._turn(self.turns, positions)
@@ -202,7 +231,7 @@ class Decoder:
 
     def _store(self, index: int, kv: Tensor, slot: Tensor) -> tuple[Tensor, Tensor]:
         """Put keys and values into the cache; return those to attend to."""
-        if self.compiled:
+        if self.fixed:
             room = self.room[index].index_copy_(-1, slot, kv[..., None])
             return room[:, :, 0].flatten(0, 1), room[:, :, 1].flatten(0, 1).mT
         columns, keys, values = self.views[index]
@@ -249,10 +278,8 @@ class Decoder:
         copies = batch_size if len(self.one_bias) > 1 else 1
         self.bias = self.one_bias.repeat(copies, 1, 1)
         self.rows = self.parts = None
-        if self.compiled:
-            for room in self.room:
-                torch._dynamo.mark_static_address(room)
-        else:
+        self._run = self.wrap(self._next)
+        if not self.fixed:
             width = self.groups * (self.share + 2) * self.head_dim
             self.rows = weight.new_empty(batch_size, width)
             self.parts = self._parts(self.rows)
@@ -275,7 +302,7 @@ class Decoder:
                 "read the text again"
             )
         self.width = self.longest
-        if not self.compiled:
+        if not self.fixed:
             self.width = min((self.length // _BLOCK + 1) * _BLOCK, self.longest)
             self.views: list[tuple[tuple[Tensor, ...], Tensor, Tensor]] = []
             for room in self.room:

@@ -13,6 +13,7 @@ from tested_transformer.decoding.readers import CachedReader, WholeReader
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.layers import ACTIVATIONS, GATED
 from tested_transformer.positions import POSITIONS
+from tested_transformer.replay import Replay
 
 # Pairwise different: vocabulary, longest sequence, heads, head width, layers.
 V, LONGEST, H, D_K, L = 13, 71, 6, 4, 2
@@ -256,3 +257,25 @@ def test_a_step_compiles_without_breaks_for_sizes_that_stay(monkeypatch):
     contexts = some_tokens(3, 7, 1)
     expected = generate(model, contexts, use_cache=False, **settings)
     assert generate(decoder, contexts, **settings) == expected
+
+
+@pytest.mark.parametrize("name", ["rotary, normed, shared", "alibi", "gated, biased"])
+def test_a_recorded_step_is_the_step(name, recordings):
+    """Of several lengths and alone; a text of the same size is not recorded again."""
+    model = make(**VARIANTS[name])
+    decoder = Decoder(model)
+    decoder._fix(Replay)
+    for lengths in ((2, 60, 5), (3, 7), (5, 2), (4,), (63,)):
+        check_against_whole_passes(decoder, model, lengths)
+    assert len(recordings) == 3
+    decoder.read(some_tokens(3, 7))  # which takes a cache of another size
+    check_against_whole_passes(decoder, model, (9,))
+    settings = {"max_new_tokens": 2 * LONGEST, "seed": 3}
+    contexts = some_tokens(3, 7, 1)
+    expected = generate(model, contexts, **settings)
+    assert generate(decoder, contexts, **settings) == expected
+
+
+def test_a_graph_needs_a_gpu():
+    with pytest.raises(ValueError, match=r"^a CUDA graph needs a GPU; the model is on"):
+        Decoder(make()).capture()
