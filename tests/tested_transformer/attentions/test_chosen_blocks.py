@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.tested_transformer.comparing import assert_alike
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
 
@@ -84,11 +85,7 @@ def test_gathered_is_masked(size: int, count: int, t: int) -> None:
     mask = chosen_mask(chosen, num_keys=S, block_size=size)
     wanted, weights = attention_with_weights(q, k, v, mask=mask)
     output = attention_in_blocks(q, k, v, chosen, block_size=size)
-    torch.testing.assert_close(output, wanted, rtol=0, atol=1e-12)
-    direction = torch.randn_like(output)
-    one = torch.autograd.grad(output, inputs, direction)
-    other = torch.autograd.grad(wanted, inputs, direction)
-    torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
+    assert_alike(output, wanted, inputs, close=1e-11)
     # No query reads more than it chose, and each reads itself.
     assert (weights > 0).sum(dim=-1).max() <= size * count
     assert (weights.diagonal(offset=S - t, dim1=-2, dim2=-1) > 0).all()

@@ -1,18 +1,19 @@
 """Chosen keys: the indexer is DeepSeek's, and gathered = masked, with gradients."""
 
 import copy
-import re
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from tests.tested_transformer.comparing import assert_alike
 from torch import Tensor, nn
 
 from tested_transformer.attention import attention_with_weights
 from tested_transformer.attentions import (
     ChosenKeys,
+    Compressed,
+    CompressedAttention,
     Indexer,
     LatentAttention,
     attention_to_chosen,
@@ -34,6 +35,9 @@ B, H, H_KV, T, D, D_K = 2, 6, 3, 17, 11, 4
 H_I, D_I, CHOSEN = 5, 9, 7
 SIZES: dict[str, Any] = {"d_model": D, "num_heads": H, "head_dim": D_K}
 KEYS = ChosenKeys(keys_per_query=CHOSEN, index_heads=H_I, index_dim=D_I)
+ENTRIES = Compressed(
+    compress=2, window=2, overlap=True, entries_per_query=4, index_heads=H_I
+)
 
 
 def rand(*shape: int) -> Tensor:
@@ -131,7 +135,7 @@ def test_a_whole_layer_is_deepseeks_with_the_same_weights() -> None:
         source = theirs.get_submodule(other).state_dict()
         layer.get_submodule(mine).load_state_dict(source)
     table = rotary_table(torch.arange(T), 6)
-    x, direction = torch.randn(B, T, D, requires_grad=True), torch.randn(B, T, D)
+    x = torch.randn(B, T, D, requires_grad=True)
     with torch.no_grad():
         scores = index_scores(
             chooser.queries(x, table), chooser.keys(x, table), chooser.weight_proj(x)
@@ -141,9 +145,7 @@ def test_a_whole_layer_is_deepseeks_with_the_same_weights() -> None:
     output = layer(x, causal=True, mask=chosen[:, None], rotary=table)
     cos_sin = tuple(torch.cat([half, half], dim=-1)[None] for half in table)
     wanted, _ = theirs(x, cos_sin, past[None, None])
-    torch.testing.assert_close(output, wanted, rtol=1e-4, atol=1e-4)
-    one, other = (torch.autograd.grad(y, x, direction)[0] for y in (output, wanted))
-    torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+    assert_alike(output, wanted, [x], close=1e-4)
     without = layer(x, causal=True, rotary=table)
     assert not torch.allclose(without, wanted, rtol=0.1, atol=0.1)
 
@@ -207,12 +209,7 @@ def test_gathered_is_masked_in_outputs_and_gradients() -> None:
         chosen = choose_keys(scores, count)
         output = attention_to_chosen(q, k, v, chosen, keys_per_query=count)
         wanted, _ = attention_with_weights(q, k, v, mask=chosen[:, None])
-        torch.testing.assert_close(output, wanted)
-        direction = rand(*output.shape)
-        one, other = (
-            torch.autograd.grad(y, (q, k, v), direction) for y in (output, wanted)
-        )
-        torch.testing.assert_close(one, other)
+        assert_alike(output, wanted, (q, k, v))
 
 
 def test_a_token_is_gathered_and_a_long_text_is_masked(
@@ -254,11 +251,16 @@ def test_with_all_keys_it_is_plain_attention(core: ChosenKeys) -> None:
     assert not torch.allclose(made()(x), plain(x))
 
 
-def test_neither_loss_reaches_what_the_other_trains() -> None:
+@pytest.mark.parametrize("form", ["keys", "entries"])
+def test_neither_loss_reaches_what_the_other_trains(form: str) -> None:
     layer, x = made(), rand(B, T, D).requires_grad_()
+    if form == "entries":
+        sizes = SIZES | {"rotary_dim": 2, "dtype": torch.float64}
+        layer = CompressedAttention(ENTRIES, **sizes)
     names, parameters = zip(*layer.named_parameters(), strict=True)
     output = layer(x, causal=True)
-    for loss, own in ((output.sum(), False), (layer.core.index_loss, True)):
+    index_loss = (layer.core if form == "keys" else layer.indexer).index_loss
+    for loss, own in ((output.sum(), False), (index_loss, True)):
         slopes = torch.autograd.grad(
             loss, [x, *parameters], allow_unused=True, retain_graph=True
         )
@@ -266,6 +268,11 @@ def test_neither_loss_reaches_what_the_other_trains() -> None:
         for name, slope in zip(names, slopes[1:], strict=True):
             reached = slope is not None and bool(slope.any())
             assert reached == (("indexer" in name) == own), name
+
+
+def test_a_layer_can_be_copied_with_its_loss() -> None:
+    layer = made()
+    layer(rand(B, T, D), causal=True)
     twin = copy.deepcopy(layer)
     assert twin.core.index_loss.item() == layer.core.index_loss.item() > 0
 
@@ -284,9 +291,11 @@ def test_the_loss_belongs_to_training() -> None:
     torch.testing.assert_close(model.index_loss(), sum(losses) / 2)
 
 
-def test_training_trains_the_indexer_towards_attention() -> None:
+@pytest.mark.parametrize(
+    "attention", [ChosenKeys(keys_per_query=3, dense=True), ENTRIES]
+)
+def test_training_trains_the_indexer_towards_attention(attention: Any) -> None:
     torch.manual_seed(0)
-    attention = ChosenKeys(keys_per_query=3, dense=True)
     config = GPTConfig(
         vocab_size=7,
         max_seq_len=16,
@@ -296,9 +305,10 @@ def test_training_trains_the_indexer_towards_attention() -> None:
         attention=attention,
     )
     model, tokens = GPT(config), torch.randint(7, (300,))
-    nn.init.normal_(model.blocks[0].attention.q_proj.weight)
-    nn.init.normal_(model.blocks[0].attention.k_proj.weight)
+    large = "q_proj.weight", "k_proj.weight", "compressor.kv_proj.weight"
     for name, parameter in model.named_parameters():
+        if name.removeprefix("blocks.0.attention.") in large:
+            nn.init.normal_(parameter)
         parameter.requires_grad_("indexer" in name)
 
     def loss() -> float:
@@ -308,11 +318,12 @@ def test_training_trains_the_indexer_towards_attention() -> None:
     before = loss()
     recipe = Recipe(steps=60, warmup=5, lr=1e-2, precision="fp32", compile=False)
     train(model, tokens, recipe)
-    assert loss() < 0.8 * before
-    # The same weights make a model that reads the keys that were learned.
-    sparse = GPT(replace(config, attention=replace(attention, dense=False)))
-    sparse.load_state_dict(model.state_dict())
-    assert not torch.allclose(sparse(tokens[None, :16]), model(tokens[None, :16]))
+    assert 0 < loss() < 0.8 * before
+    if attention is not ENTRIES:
+        # The same weights make a model that reads the keys that were learned.
+        sparse = GPT(replace(config, attention=replace(attention, dense=False)))
+        sparse.load_state_dict(model.state_dict())
+        assert not torch.allclose(sparse(tokens[None, :16]), model(tokens[None, :16]))
 
 
 def test_eight_bits_round_the_scores_but_not_their_gradients() -> None:
@@ -337,15 +348,9 @@ def test_eight_bits_round_the_scores_but_not_their_gradients() -> None:
     torch.testing.assert_close(loss, other, rtol=0.2, atol=0.0)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: ChosenKeys(keys_per_query=0), "keys_per_query=0 must be positive"),
-        (lambda: ChosenKeys(index_heads=-1), "index_heads=-1 must be positive"),
-        (lambda: ChosenKeys(index_dim=0), "index_dim=0 must be positive"),
-        (lambda: choose_keys(torch.zeros(1, 2, 3), 0), "keys_per_query=0 must be pos"),
-    ],
-)
-def test_what_does_not_fit_is_named(make: Callable[[], object], message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        make()
+def test_what_does_not_fit_is_named() -> None:
+    for name in ("keys_per_query", "index_heads", "index_dim"):
+        with pytest.raises(ValueError, match=f"^{name}=0 must be positive$"):
+            ChosenKeys(**{name: 0})
+    with pytest.raises(ValueError, match=r"^keys_per_query=0 must be positive$"):
+        choose_keys(torch.zeros(1, 2, 3), 0)
