@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
+from tests.tested_transformer.comparing import assert_alike
+from torch import Tensor, nn
 
 from tested_transformer import causal_mask, padding_mask
 from tested_transformer.cache import KVCache, dense_layers
@@ -43,14 +44,14 @@ SOURCE_MASK = padding_mask(torch.tensor([7, 4]))
         ({"d_model": 9, "num_heads": 3}, r"^d_model=9 must be even for sinusoids$"),
         ({"d_model": 10, "num_heads": 3}, r"^d_model=10 must be divisible by num_h"),
         ({"norm": "batch"}, r"^norm='batch' must be one of layer, rms$"),
-        *(
-            ({name: 0}, f"^{name}=0 must be positive$")
-            for name in ("vocab_size", "max_seq_len", "num_encoder_layers")
-        ),
-        ({"num_decoder_layers": 0}, r"^num_decoder_layers=0 must be positive$"),
-        ({"d_ff": 0}, r"^d_ff=0 must be positive$"),
         ({"activation": "tan"}, r"^activation='tan' must be one of gelu,"),
         ({"dropout": 1.5}, r"^dropout=1.5 must lie between 0 and 1$"),
+        *(
+            ({name: 0}, f"^{name}=0 must be positive$")
+            for name in ("vocab_size", "max_seq_len", "d_ff")
+        ),
+        ({"num_encoder_layers": 0}, r"^num_encoder_layers=0 must be positive$"),
+        ({"num_decoder_layers": 0}, r"^num_decoder_layers=0 must be positive$"),
     ],
 )
 def test_settings_that_do_not_fit_are_named(settings: dict[str, int], message: str):
@@ -107,109 +108,87 @@ def make(**settings: object) -> EncoderDecoder:
     return EncoderDecoder(replace(CONFIG, **settings)).double()
 
 
-def sequences() -> tuple[torch.Tensor, torch.Tensor]:
+def sequences() -> tuple[Tensor, Tensor]:
     return torch.randint(V, (B, S)), torch.randint(V, (B, T))
 
 
-def stacks_of_torch(*, norm_first: bool) -> nn.ModuleDict:
-    layer = {"dropout": 0.0, "batch_first": True, "norm_first": norm_first}
-    stacks = nn.ModuleDict(
-        {
-            "encoder": nn.TransformerEncoder(
-                nn.TransformerEncoderLayer(D, H, D_FF, **layer),
-                2,
-                norm=nn.LayerNorm(D) if norm_first else None,
-                enable_nested_tensor=False,
-            ),
-            "decoder": nn.TransformerDecoder(
-                nn.TransformerDecoderLayer(D, H, D_FF, **layer),
-                3,
-                norm=nn.LayerNorm(D) if norm_first else None,
-            ),
-        }
-    ).double()
-    # Its layers start as copies of one, with norms and biases that are alike.
-    for parameter in stacks.parameters():
-        nn.init.normal_(parameter, std=0.3)
-    return stacks
+class Stacks(nn.Module):
+    """PyTorch's stacks, which read what an embedding and a table of positions say."""
+
+    def __init__(self, *, norm_first: bool) -> None:
+        super().__init__()
+        layer = {"dropout": 0.0, "batch_first": True, "norm_first": norm_first}
+        norms = [nn.LayerNorm(D) if norm_first else None for _ in range(2)]
+        self.encoder = nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(D, H, D_FF, **layer),
+            2,
+            norm=norms[0],
+            enable_nested_tensor=False,
+        )
+        self.decoder = nn.TransformerDecoder(
+            nn.TransformerDecoderLayer(D, H, D_FF, **layer), 3, norm=norms[1]
+        )
+
+    def forward(self, source: Tensor, target: Tensor, target_mask: Tensor) -> Tensor:
+        padding = ~SOURCE_MASK[:, 0, 0]
+        return self.decoder(
+            target,
+            self.encoder(source, src_key_padding_mask=padding),
+            tgt_mask=~causal_mask(T),
+            tgt_key_padding_mask=~target_mask[:, 0, 0],
+            memory_key_padding_mask=padding,
+        )
 
 
-def by_our_names(theirs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Sort parameters of PyTorch's stacks, or their gradients, by our names."""
-    names = {
-        "linear1": "feed_forward.up",
-        "linear2": "feed_forward.down",
-        "self_attn.out_proj": "attention.o_proj",
-        "multihead_attn.out_proj": "cross_attention.o_proj",
-    }
-    norms = {
-        "encoder": {"norm1": "attention", "norm2": "feed_forward"},
-        "decoder": {
-            "norm1": "attention",
-            "norm2": "cross_attention",
-            "norm3": "feed_forward",
-        },
-    }
-    ours = {}
-    for name, tensor in theirs.items():
-        stack, kind, *rest = name.split(".")
-        if kind == "norm":
-            ours[f"{stack}_norm.{rest[0]}"] = tensor
-            continue
-        layer, *middle, last = rest
-        part, home = ".".join(middle), f"{stack}.{layer}"
-        if last.startswith("in_proj"):
-            part = {"self_attn": "attention"}.get(part, "cross_attention")
-            for letter, rows in zip("qkv", tensor.chunk(3), strict=True):
-                ours[f"{home}.{part}.{letter}_proj.{last[8:]}"] = rows
-        elif part in names:
-            ours[f"{home}.{names[part]}.{last}"] = tensor
-        else:
-            ours[f"{home}.add_{norms[stack][part]}.norm.{last}"] = tensor
-    return ours
+PARTS = {
+    "linear1": "feed_forward.up",
+    "linear2": "feed_forward.down",
+    "self_attn": "attention",
+    "multihead_attn": "cross_attention",
+    "out_proj": "o_proj",
+    "norm1": "add_attention.norm",
+}
+NORMS = {
+    "encoder": {"norm2": "add_feed_forward.norm"},
+    "decoder": {"norm2": "add_cross_attention.norm", "norm3": "add_feed_forward.norm"},
+}
+
+
+def by_their_name(ours: nn.Module, name: str) -> Tensor:
+    """Return the parameter of ours that has this name in PyTorch's stacks."""
+    stack, rest = name.split(".", 1)
+    if rest.startswith("norm."):
+        return ours.get_parameter(f"{stack}_{rest}")
+    parts = PARTS | NORMS[stack]
+    path = [parts.get(part, part) for part in rest.removeprefix("layers.").split(".")]
+    *module, kind = [stack, *path]
+    if not kind.startswith("in_proj_"):
+        return ours.get_parameter(".".join([*module, kind]))
+    kind = kind.removeprefix("in_proj_")
+    names = (".".join([*module, f"{letter}_proj", kind]) for letter in "qkv")
+    return torch.cat([ours.get_parameter(name) for name in names])
 
 
 @pytest.mark.parametrize(("norm_first", "fused"), [(False, True), (True, False)])
 def test_it_is_the_stacks_of_torch_outputs_and_gradients(norm_first: bool, fused: bool):
-    ours, theirs = (
-        make(norm_first=norm_first, fused=fused),
-        stacks_of_torch(norm_first=norm_first),
-    )
-    embedding = {"token_embedding.weight": ours.token_embedding.weight}
-    # Strictly: no parameter of ours is without its like.
-    ours.load_state_dict(by_our_names(theirs.state_dict()) | embedding)
+    ours = make(norm_first=norm_first, fused=fused)
+    for parameter in ours.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    theirs = Stacks(norm_first=norm_first).double()
+    named = {name: by_their_name(ours, name) for name, _ in theirs.named_parameters()}
 
     source, target = sequences()
     # A token of the target, too, where the causal mask does not hide it.
     mask = torch.ones(B, 1, 1, T, dtype=torch.bool)
     mask[1, ..., 1] = False
-    logits = ours(source, target, source_mask=SOURCE_MASK, target_mask=mask)
-    scale, table = D**0.5, ours.position_table.double()
-    context = theirs["encoder"](
-        ours.token_embedding(source) * scale + table[:S],
-        src_key_padding_mask=~SOURCE_MASK[:, 0, 0],
+    read, written = (
+        ours.token_embedding(each) * D**0.5 + ours.position_table[: each.shape[1]]
+        for each in (source, target)
     )
-    ends = theirs["decoder"](
-        ours.token_embedding(target) * scale + table[:T],
-        context,
-        tgt_mask=~causal_mask(T),
-        tgt_key_padding_mask=~mask[:, 0, 0],
-        memory_key_padding_mask=~SOURCE_MASK[:, 0, 0],
-    )
+    ends = torch.func.functional_call(theirs, named, (read, written, mask))
     expected = ends @ ours.token_embedding.weight.T
-    torch.testing.assert_close(logits, expected)
-
-    direction = torch.randn_like(logits)
-    mine, yours = dict(ours.named_parameters()), dict(theirs.named_parameters())
-    gradients = torch.autograd.grad(logits, [*mine.values()], direction)
-    wanted = torch.autograd.grad(
-        expected, [*yours.values(), ours.token_embedding.weight], direction
-    )
-    torch.testing.assert_close(
-        dict(zip(mine, gradients, strict=True)),
-        by_our_names(dict(zip(yours, wanted, strict=False)))
-        | {"token_embedding.weight": wanted[-1]},
-    )
+    logits = ours(source, target, source_mask=SOURCE_MASK, target_mask=mask)
+    assert_alike(logits, expected, [*ours.parameters()])
 
 
 @pytest.mark.parametrize(("norm_first", "fused"), [(False, False), (True, True)])
@@ -338,7 +317,7 @@ def test_a_model_from_meta_is_as_good_as_new():
             assert module.bias.eq(0).all()
 
 
-def sequences_of(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+def sequences_of(seed: int) -> tuple[Tensor, Tensor]:
     torch.manual_seed(seed)
     return sequences()
 
@@ -367,11 +346,11 @@ def model() -> EncoderDecoder:
     ).double()
 
 
-def some_sources() -> torch.Tensor:
+def some_sources() -> Tensor:
     return torch.randint(3, V, (3, 5))
 
 
-def by_hand(model: EncoderDecoder, source: torch.Tensor, longest: int) -> list[int]:
+def by_hand(model: EncoderDecoder, source: Tensor, longest: int) -> list[int]:
     """Run the whole model anew for each token of one sentence."""
     written = [BOS]
     while len(written) <= longest and EOS not in written:
@@ -425,13 +404,10 @@ def test_the_encoder_runs_once(model: EncoderDecoder):
 
 
 def test_a_length_that_does_not_fit_is_named(model: EncoderDecoder):
-    source = some_sources()
-    for max_length in (0, 8):
-        with pytest.raises(
-            ValueError,
-            match=rf"^max_length={max_length} must lie between 1 and max_seq_len=7$",
-        ):
-            translate(model, source, bos=BOS, eos=EOS, max_length=max_length)
+    for length in (0, 8):
+        message = f"^max_length={length} must lie between 1 and max_seq_len=7$"
+        with pytest.raises(ValueError, match=message):
+            translate(model, some_sources(), bos=BOS, eos=EOS, max_length=length)
 
 
 def test_other_modules_may_stand_in_for_every_layer(
