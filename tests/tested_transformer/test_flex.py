@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from tests.tested_transformer.comparing import assert_alike
 from torch import Tensor
 
 from tested_transformer.attention import attention_with_weights
@@ -99,14 +100,7 @@ def test_its_gradients_are_the_open_attentions():
         inputs = [x.requires_grad_() for x in sequences("cuda")]
         output = by_blocks(inputs, told)
         expected, _ = attention_with_weights(*inputs, **to("cuda", written_out(T)))
-        direction = torch.randn_like(output)
-        torch.testing.assert_close(
-            torch.autograd.grad(output, inputs, direction),
-            torch.autograd.grad(expected, inputs, direction),
-            rtol=1e-3,
-            atol=1e-3,
-            msg=lambda text, case=case: f"{case}: {text}",
-        )
+        assert_alike(output, expected, inputs, close=1e-4, note=case)
 
 
 def test_one_mask_serves_other_heads_and_other_sequences():
