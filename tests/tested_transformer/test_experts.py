@@ -5,12 +5,10 @@ import copy
 import pytest
 import torch
 from tests.tested_transformer.comparing import assert_alike
-from torch import Tensor, nn
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tested_transformer.experts import MixtureOfExperts, count_parameters
-from tested_transformer.gpt import DecoderBlock
-from tested_transformer.layers import FeedForward
 
 # Pairwise different: batch, positions, width, experts; two of them a token.
 B, T, D, E, D_FF = 2, 3, 4, 5, 7
@@ -65,19 +63,6 @@ def test_active_parameters_are_those_that_a_token_meets():
         layer(torch.randn(1, D)).sum().backward()
         active = sum(p.numel() for p in layer.parameters() if p.grad.any())
         assert count_parameters(layer, active=True) == active
-
-
-def test_a_block_counts_the_mixtures_in_it():
-    sizes = {"d_model": D, "num_heads": 2, "d_ff": D_FF}
-    mixed = DecoderBlock(num_experts=E, experts_per_token=2, **sizes)
-    plain = DecoderBlock(**sizes)
-    expert = count_parameters(FeedForward(d_model=D, d_ff=D_FF))
-    assert count_parameters(plain) == count_parameters(plain, active=True)
-    more = count_parameters(mixed) - count_parameters(plain)
-    assert more == D * E + (E - 1) * expert
-    two = nn.ModuleList([mixed, plain])
-    idle = count_parameters(two) - count_parameters(two, active=True)
-    assert idle == (E - 2) * expert
 
 
 def test_it_can_be_copied_after_a_pass():

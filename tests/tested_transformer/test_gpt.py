@@ -20,19 +20,13 @@ D = H * D_K
 SMALL = GPTConfig(
     vocab_size=V, max_seq_len=LONGEST, d_model=D, num_heads=H, num_layers=L
 )
+TODAY = {"positions": "rotary", "norm": "rms", "bias": False}
 # What a GPT can be made of, each setting away from its default at least once.
 VARIANTS = {
     "plain": {},
-    "rotary, shared keys": {"positions": "rotary", "num_kv_heads": 2},
     "one key, no order": {"positions": "none", "num_kv_heads": 1, "qk_norm": True},
-    "as llama": {
-        "positions": "rotary",
-        "activation": "swiglu",
-        "norm": "rms",
-        "bias": False,
-        "tie_head": False,
-        "d_ff": 40,
-    },
+    "as llama": TODAY
+    | {"num_kv_heads": 2, "activation": "swiglu", "tie_head": False, "d_ff": 40},
     "sinusoids, experts": {
         "positions": "sinusoidal",
         "num_experts": 5,
@@ -47,24 +41,20 @@ VARIANTS = {
         "bias": False,
         "tie_head": False,
     },
-    "open": {"fused": False, "activation": "gelu_tanh"},
-    "windows, another base": {
-        "positions": "rotary",
-        "rotary_base": 100.0,
-        "windows": (2, None, 4),
-    },
-    "slowed pairs": {
+    "windows, slowed pairs": {
         "positions": "rotary",
         "rotary_rates": (0.5, 0.03),
         "rotary_attention_factor": 1.2,
+        "windows": (2, None, 4),
     },
     "windows, alibi, open": {
         "positions": "alibi",
         "windows": (3, None, 5),
+        "activation": "gelu_tanh",
         "fused": False,
     },
-    "as gemma": {
-        **(TODAY := {"positions": "rotary", "norm": "rms", "bias": False}),
+    "as gemma": TODAY
+    | {
         "head_dim": 10,
         "num_kv_heads": 2,
         "rotary_base": 100.0,
@@ -78,8 +68,8 @@ VARIANTS = {
         "embedding_scale": 3.0,
         "logit_cap": 5.0,
     },
-    "as olmo, with experts": {
-        **TODAY,
+    "as olmo, with experts": TODAY
+    | {
         "norm_place": "after",
         "qk_norm": "projection",
         "num_experts": 5,

@@ -150,14 +150,6 @@ def test_flex_attention_is_told_the_same() -> None:
     torch.testing.assert_close(output, wanted, rtol=0, atol=1e-5)
 
 
-def test_flex_attention_leaves_tiles_out() -> None:
-    # Each query reads its own block, and so each tile of queries the tile it is in.
-    chosen = (torch.arange(512) // 128)[None, None, :, None]
-    blocks = flex_blocks(chosen, num_keys=512, block_size=128)
-    assert blocks.kv_num_blocks.tolist() == [[[1, 1, 1, 1]]]
-    assert blocks.kv_indices[0, 0, :, 0].tolist() == [0, 1, 2, 3]
-
-
 def test_a_mask_hides_keys_of_chosen_blocks() -> None:
     layer, x = made(), rand(B, T, D)
     mask = torch.rand(T, T) < 0.5

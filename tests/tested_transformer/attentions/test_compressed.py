@@ -9,7 +9,6 @@ import torch
 from tests.tested_transformer.comparing import assert_alike
 from torch import Tensor, nn
 
-from tested_transformer.attention import attention_with_weights
 from tested_transformer.attentions import (
     Compressed,
     CompressedAttention,
@@ -336,24 +335,6 @@ def test_the_bytes_of_a_cache_are_what_is_kept() -> None:
         assert cache.nbytes == B * 8 * sum(numbers.values())
     half = made(HEAVY, dtype=torch.bfloat16).new_cache(B, longest)
     assert 4 * half.nbytes == made(HEAVY).new_cache(B, longest).nbytes
-
-
-def test_a_window_over_all_needs_no_entry() -> None:
-    """Before the first entry, it is attention with shared keys and a sink."""
-    layer, x = made(Compressed(compress=T + 1, window=T)), rand(B, T, D)
-    q = layer.q_proj(x).unflatten(-1, (H, D_K)).transpose(1, 2)
-    q = nn.functional.rms_norm(q, (D_K,), eps=1e-6)
-    k = layer.kv_norm(layer.kv_proj(x))[:, None].expand(-1, H, -1, -1)
-    sink = torch.zeros(B, H, 1, D_K).double()
-    bias = torch.cat([layer.sink[:, None], torch.zeros(H, T)], dim=-1)[None, :, None]
-    seen = torch.ones(T, T + 1, dtype=torch.bool).tril(1)
-    heads, _ = attention_with_weights(
-        *(q, torch.cat([sink, k], dim=2), torch.cat([sink, k], dim=2)),
-        mask=seen,
-        score_bias=bias,
-    )
-    wanted = layer.o_proj(heads.transpose(1, 2).flatten(2))
-    torch.testing.assert_close(layer(x), wanted)
 
 
 @pytest.mark.parametrize(

@@ -91,30 +91,6 @@ def with_their_weights(theirs: Any) -> Indexer:
     return ours
 
 
-def test_it_chooses_what_deepseeks_does_with_the_same_weights() -> None:
-    """The scores are compared by their order: theirs returns no more than that."""
-    torch.manual_seed(0)
-    theirs = deepseeks(latent=10, turning=6)
-    ours, table = with_their_weights(theirs), rotary_table(torch.arange(T), 6)
-    x = torch.randn(B, T, D)
-    scores = index_scores(
-        ours.queries(x, table), ours.keys(x, table), ours.weight_proj(x)
-    )
-    cos_sin = tuple(torch.cat([half, half], dim=-1)[None] for half in table)
-    latent = theirs.q_a_layernorm(theirs.q_a_proj(x))
-    past = causal_mask(T)[None].expand(B, T, T)
-    for count in (CHOSEN, T):
-        theirs.indexer.index_topk = count
-        best = theirs.indexer(x, latent, cos_sin, past, None).long()
-        found = choose_keys(scores.masked_fill(~past, -torch.inf), count)
-        wanted = torch.zeros_like(found).scatter(-1, best, value=True) & past
-        assert torch.equal(found, wanted)
-    # In the order of their ranks, each key of the past has no higher score than before.
-    ranked = scores.masked_fill(~past, -torch.inf).gather(-1, best)
-    assert (ranked[..., 1:] <= ranked[..., :-1] + 1e-6).all()
-    assert len(scores.unique()) > B * T * T / 2
-
-
 def test_a_whole_layer_is_deepseeks_with_the_same_weights() -> None:
     torch.manual_seed(0)
     theirs = deepseeks(latent=10, turning=6)

@@ -1,6 +1,5 @@
 """Latent attention: naive = absorbed = DeepSeek's, with a cache or without."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ from tests.tested_transformer.comparing import assert_alike
 from torch import Tensor, nn
 
 from tested_transformer.attentions import LatentAttention
-from tested_transformer.masks import padding_mask, sliding_window_mask
+from tested_transformer.masks import padding_mask
 from tested_transformer.positions import rotary_table
 
 # Pairwise different: batch, heads, positions, widths of the sequence, of a head's
@@ -38,54 +37,14 @@ def rand(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def in_theirs(
-    ours: LatentAttention, names: dict[str, str]
-) -> Iterator[tuple[nn.Parameter, str]]:
-    """Give each parameter of ours, and the name that it has in theirs."""
-    for name, parameter in ours.named_parameters():
-        module, _, kind = name.rpartition(".")
-        yield parameter, f"{names[module]}.{kind}"
-
-
-def deepseeks(ours: LatentAttention, **changes: Any) -> tuple[Any, dict[str, str]]:
-    """Give the attention of ``transformers``' DeepSeek-V3 the same weights."""
-    from transformers import DeepseekV3Config
-    from transformers.models.deepseek_v3.modeling_deepseek_v3 import (
-        DeepseekV3Attention,
-    )
-
-    deep = isinstance(ours.q_proj, nn.Sequential)
-    config = DeepseekV3Config(
-        hidden_size=D,
-        num_attention_heads=H,
-        num_key_value_heads=H,
-        q_lora_rank=D_CQ if deep else None,
-        kv_lora_rank=D_C,
-        qk_rope_head_dim=R,
-        qk_nope_head_dim=D_K,
-        v_head_dim=D_V,
-        attn_implementation="sdpa",
-        **changes,
-    )
-    theirs = DeepseekV3Attention(config, layer_idx=0).double()
-    names = {
-        "kv_down": "kv_a_proj_with_mqa",
-        "kv_norm": "kv_a_layernorm",
-        "kv_up": "kv_b_proj",
-        "o_proj": "o_proj",
-        "q_proj": "q_proj",
-        "q_proj.0": "q_a_proj",
-        "q_proj.1": "q_a_layernorm",
-        "q_proj.2": "q_b_proj",
-    }
-    theirs.load_state_dict({name: p.detach() for p, name in in_theirs(ours, names)})
-    # Their norm computes in float32, which would hide all but the coarsest errors.
-    for name, width in (("q_a_layernorm", D_CQ), ("kv_a_layernorm", D_C)):
-        if getattr(theirs, name, None) is not None:
-            norm = nn.RMSNorm(width, eps=1e-6, dtype=torch.float64)
-            norm.load_state_dict(getattr(theirs, name).state_dict())
-            setattr(theirs, name, norm)
-    return theirs, names
+def by_deepseeks_names(ours: LatentAttention) -> dict[str, Tensor]:
+    """Return our parameters by the names that DeepSeek-V3's attention has for them."""
+    names = {"kv_down": "kv_a_proj_with_mqa", "kv_norm": "kv_a_layernorm"}
+    names |= {"kv_up": "kv_b_proj", "o_proj": "o_proj", "q_proj": "q_proj"}
+    names |= {"q_proj.0": "q_a_proj", "q_proj.1": "q_a_layernorm"}
+    names |= {"q_proj.2": "q_b_proj"}
+    split = [(n.rpartition("."), p) for n, p in ours.named_parameters()]
+    return {f"{names[module]}.{kind}": p for (module, _, kind), p in split}
 
 
 @pytest.mark.parametrize(
@@ -99,28 +58,43 @@ def deepseeks(ours: LatentAttention, **changes: Any) -> tuple[Any, dict[str, str
 def test_it_is_deepseeks_with_the_same_weights(
     deep: bool, bias: bool, pairing: str, absorbed: bool
 ) -> None:
-    ours = made(
-        query_latent_dim=D_CQ if deep else None,
-        bias=bias,
-        pairing=pairing,
-        absorbed=absorbed,
+    from transformers import DeepseekV3Config
+    from transformers.models.deepseek_v3.modeling_deepseek_v3 import (
+        DeepseekV3Attention,
     )
-    theirs, names = deepseeks(
-        ours, attention_bias=bias, rope_interleave=pairing == "neighbors"
+
+    width = D_CQ if deep else None
+    ours = made(query_latent_dim=width, bias=bias, pairing=pairing, absorbed=absorbed)
+    config = DeepseekV3Config(
+        hidden_size=D,
+        num_attention_heads=H,
+        num_key_value_heads=H,
+        q_lora_rank=width,
+        kv_lora_rank=D_C,
+        qk_rope_head_dim=R,
+        qk_nope_head_dim=D_K,
+        v_head_dim=D_V,
+        attention_bias=bias,
+        rope_interleave=pairing == "neighbors",
+        attn_implementation="sdpa",
     )
+    theirs = DeepseekV3Attention(config, layer_idx=0).double()
+    # Their norm computes in float32, which would hide all but the coarsest errors.
+    for name, size in (("q_a_layernorm", D_CQ), ("kv_a_layernorm", D_C)):
+        if getattr(theirs, name, None) is not None:
+            setattr(theirs, name, nn.RMSNorm(size, eps=1e-6))
+    named = by_deepseeks_names(ours)
+    assert named.keys() == dict(theirs.named_parameters()).keys()
     x = rand(B, T, D).requires_grad_()
     cos, sin = (torch.cat([half, half], dim=-1)[None].double() for half in ROTARY)
     future = torch.full((T, T), float("-inf"), dtype=torch.float64).triu(1)
-    wanted, _ = theirs(x, (cos, sin), future[None, None])
+    call = x, (cos, sin), future[None, None]
+    wanted, _ = torch.func.functional_call(theirs, named, call)
     output = ours(x, causal=True, rotary=ROTARY)
-    named = dict(theirs.named_parameters())
-    mine, names_of_mine = zip(*in_theirs(ours, names), strict=True)
-    assert {*names_of_mine} == named.keys()
-    other = [named[name] for name in names_of_mine]
-    assert_alike(output, wanted, [x, *mine], [x, *other], close=1e-11)
+    assert_alike(output, wanted, [x, *ours.parameters()], close=1e-11)
     # Their weights, which they compute in float32, are given by their open form alone.
     theirs.config._attn_implementation = "eager"
-    _, their_weights = theirs(x, (cos, sin), future[None, None])
+    _, their_weights = torch.func.functional_call(theirs, named, call)
     _, weights = ours(x, causal=True, rotary=ROTARY, return_weights=True)
     torch.testing.assert_close(weights, their_weights, rtol=0, atol=1e-6)
 
@@ -130,7 +104,7 @@ def test_absorbed_is_naive_in_outputs_and_gradients(kind: str) -> None:
     how: dict[str, dict[str, Any]] = {
         "all": {},
         "causal": {"causal": True, "rotary": ROTARY},
-        "window": {"window": 3, "rotary": ROTARY},
+        "window": {"window": 3, "causal": True, "rotary": ROTARY},
         "padding": {"mask": padding_mask(torch.tensor([T, 4])), "rotary": ROTARY},
         "bias": {"score_bias": rand(1, H, T, T), "causal": True},
     }
@@ -192,21 +166,17 @@ def test_what_does_not_fit_is_refused(as_a_caller: None) -> None:
     for name in [*SIZES][:-1]:
         with pytest.raises(ValueError, match=f"^{name}=0 must be positive$"):
             made(**{name: 0})
-    with pytest.raises(ValueError, match=r"^rotary_dim=3 must be even$"):
-        made(rotary_dim=3)
-    with pytest.raises(ValueError, match=r"^query_latent_dim=0 must be positive$"):
-        made(query_latent_dim=0)
-    with pytest.raises(ValueError, match=r"^pairing='pairs' must be one of halves, "):
-        made(pairing="pairs")
-    with pytest.raises(ValueError, match=r"^dropout=2 must lie between 0 and 1$"):
-        made(dropout=2)
-    layer = made()
-    message = r"^x must be \(batch, length, 11\); it is \(2, 7, 12\)$"
-    with pytest.raises(ValueError, match=message):
-        layer(rand(B, T, D + 1))
+    for settings, message in (
+        ({"rotary_dim": 3}, r"^rotary_dim=3 must be even$"),
+        ({"query_latent_dim": 0}, r"^query_latent_dim=0 must be positive$"),
+        ({"pairing": "pairs"}, r"^pairing='pairs' must be one of halves, "),
+        ({"dropout": 2}, r"^dropout=2 must lie between 0 and 1$"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            made(**settings)
     message = r"^rotary must be a table for rotary_dim=4; it is for 6$"
     with pytest.raises(ValueError, match=message):
-        layer(rand(B, T, D), rotary=rotary_table(torch.arange(T), 6))
+        made()(rand(B, T, D), rotary=rotary_table(torch.arange(T), 6))
 
 
 def test_it_shows_what_it_is_made_of() -> None:
@@ -218,13 +188,3 @@ def test_its_own_cache_is_as_wide_as_an_entry() -> None:
     assert cache.keys.shape == (B, 1, T, D_C + R)
     assert cache.values.shape == (B, 1, T, 0)
     assert cache.keys.dtype == torch.float64
-
-
-def test_a_window_is_the_mask_of_a_window() -> None:
-    """In both forms: they could forget it together."""
-    x, mask = rand(2, T, D), sliding_window_mask(T, window=3)
-    for absorbed in (True, False):
-        layer = made(absorbed=absorbed)
-        inside = layer(x, causal=True, window=3, rotary=ROTARY)
-        torch.testing.assert_close(inside, layer(x, mask=mask, rotary=ROTARY))
-        assert not torch.allclose(inside, layer(x, causal=True, rotary=ROTARY))

@@ -70,22 +70,6 @@ def test_16_bits_add_only_the_rounding_of_the_result(
     assert ((found.double() - exact).abs() <= half * (1 + 1e-4) + rounding).all()
 
 
-def test_an_outlier_spoils_its_group_alone() -> None:
-    torch.manual_seed(0)
-    x = torch.randn(32, 8)
-    x[:, 3] += 50  # one feature that is large in every token
-    errors = {
-        per: (quantize(x, bits=4, per=per).restore() - x).abs()
-        for per in ("channel", "token")
-    }
-    rest = [0, 1, 2, 4, 5, 6, 7]
-    assert errors["token"][:, rest].mean() > 5 * errors["channel"][:, rest].mean()
-    x = x.mT.contiguous()  # one token that is large in every feature
-    by_token = (quantize(x, bits=4, per="token").restore() - x)[rest]
-    by_channel = (quantize(x, bits=4, per="channel").restore() - x)[rest]
-    assert by_channel.abs().mean() > 5 * by_token.abs().mean()
-
-
 def new_layer(**settings: Any) -> QuantizedLayer:
     defaults = {"bits": 8, "group_size": 3, "batch_size": B, "max_length": S}
     return QuantizedLayer(**(defaults | settings))
@@ -137,22 +121,15 @@ def test_before_a_group_is_full_it_is_the_usual_cache() -> None:
     torch.testing.assert_close(model(tokens, cache=cache), model(tokens))
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"bits": 3}, "bits=3 must be 8 or 4"),
-        ({"keys_per": "head"}, "keys_per='head' must be one of channel, token"),
-        ({"values_per": "head"}, "values_per='head' must be one of channel, token"),
-        ({"group_size": 0}, "group_size=0 must be positive"),
-        ({"max_length": 0}, "max_length=0 must be positive"),
-        ({"batch_size": 0}, "batch_size=0 must be positive"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(
-    settings: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        new_layer(**settings)
+def test_settings_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^bits=3 must be 8 or 4$"):
+        new_layer(bits=3)
+    for name in ("keys_per", "values_per"):
+        with pytest.raises(ValueError, match=f"^{name}='head' must be one of channel,"):
+            new_layer(**{name: "head"})
+    for name in ("group_size", "max_length", "batch_size"):
+        with pytest.raises(ValueError, match=f"^{name}=0 must be positive$"):
+            new_layer(**{name: 0})
 
 
 @pytest.mark.parametrize(
