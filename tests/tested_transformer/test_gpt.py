@@ -9,6 +9,7 @@ import torch
 from tests.tested_transformer.comparing import assert_alike
 from torch import Tensor
 
+from tested_transformer.attentions import DeltaRule, Latent
 from tested_transformer.decoding import generate
 from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig
 from tested_transformer.masks import sliding_window_mask
@@ -412,39 +413,34 @@ def test_in_a_block_dropout_acts_on_what_is_added_and_never_on_what_passes():
     assert not torch.allclose(block.eval()(x), x)
 
 
-def test_settings_reach_the_parts_of_a_block():
-    block = DecoderBlock(
-        d_model=12,
-        num_heads=3,
-        d_ff=7,
-        bias=False,
-        dropout=0.25,
-        activation="swiglu",
-    )
-    assert block.attention.num_heads == 3
-    assert block.attention.dropout == 0.25
-    assert block.feed_forward.gate.weight.shape == (7, 12)
-    assert all(not name.endswith("bias") for name in block.state_dict())
-
-
-@pytest.mark.parametrize("name", ["sinusoids, experts", "as llama", "as gemma"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        VARIANTS["sinusoids, experts"],
+        VARIANTS["as llama"],
+        VARIANTS["as gemma"],
+        {"attention": Latent(latent_dim=11), "positions": "rotary"},
+        {"attention": DeltaRule(gated=True)},
+    ],
+)
 def test_other_modules_may_stand_in_for_every_layer(
-    name: str, replaced: Callable[[GPT], tuple[GPT, GPT]]
+    settings: dict, replaced: Callable[[GPT], tuple[GPT, GPT]]
 ):
-    other, plain = replaced(make(**VARIANTS[name]).double().eval())
-    tokens = some_tokens()
-    torch.testing.assert_close(other(tokens), plain(tokens), rtol=1e-8, atol=1e-8)
-    cache = other.new_cache(B)
+    other, plain = replaced(make(**settings).double().eval())
+    tokens, cache = some_tokens(), other.new_cache(B)
+    expected = plain(tokens)
     parts = [other(part, cache=cache) for part in tokens.split([3, 1, T - 4], dim=1)]
-    torch.testing.assert_close(
-        torch.cat(parts, dim=1), plain(tokens), rtol=1e-8, atol=1e-8
+    for output, wanted in (
+        (other(tokens), expected),
+        (torch.cat(parts, dim=1), expected),
+        (other(tokens, last_only=True), expected[:, -1:]),
+    ):
+        torch.testing.assert_close(output, wanted, rtol=1e-8, atol=1e-8)
+    written, wanted = (
+        generate(each, [[1, 2, 3], [4]], max_new_tokens=5, seed=1)
+        for each in (other, plain)
     )
-    last = other(tokens, last_only=True)
-    torch.testing.assert_close(last, plain(tokens)[:, -1:], rtol=1e-8, atol=1e-8)
-    prompts = [[1, 2, 3], [4]]
-    assert generate(other, prompts, max_new_tokens=5, seed=1) == generate(
-        plain, prompts, max_new_tokens=5, seed=1
-    )
+    assert written == wanted
     other(tokens).sum().backward()
     trained = [(n, p) for n, p in other.named_parameters() if p.requires_grad]
     assert [name for name, parameter in trained if parameter.grad is None] == []

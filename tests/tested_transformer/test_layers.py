@@ -1,7 +1,6 @@
 """Norms, feed-forward and sums by hand; what a block is told reaches all its parts."""
 
 import math
-from collections.abc import Callable
 from threading import Thread
 from typing import Any
 
@@ -137,20 +136,14 @@ X = torch.tensor([[[1.0, 2.0, 3.0, 2.0]]])
 NORMED = torch.tensor([[[-1.0, 0.0, 1.0, 0.0]]]) * 2**0.5
 
 
-def test_post_norm_norms_the_sum_of_both():
-    seen = []
-    add = AddNorm(d_model=4)
-    made = add(X, lambda x: seen.append(x) or x)
-    torch.testing.assert_close(made, NORMED, rtol=0, atol=1e-4)
-    assert torch.equal(seen[0], X)
-
-
-def test_pre_norm_norms_what_the_part_reads_alone():
-    seen = []
-    add = AddNorm(d_model=4, norm_first=True)
-    made = add(X, lambda x: seen.append(x) or 10 * x)
-    torch.testing.assert_close(seen[0], NORMED, rtol=0, atol=1e-4)
-    torch.testing.assert_close(made, X + 10 * NORMED, rtol=0, atol=1e-3)
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_a_norm_stands_after_the_sum_or_before_the_part(norm_first: bool):
+    read: list[Tensor] = []
+    add = AddNorm(d_model=4, norm_first=norm_first)
+    output = add(X, lambda x: read.append(x) or 10 * x)
+    torch.testing.assert_close(read[0], NORMED if norm_first else X, rtol=0, atol=1e-4)
+    expected = X + 10 * NORMED if norm_first else NORMED
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-3)
 
 
 def test_in_a_sum_dropout_acts_on_what_is_added_and_never_on_what_passes():
@@ -160,29 +153,46 @@ def test_in_a_sum_dropout_acts_on_what_is_added_and_never_on_what_passes():
         assert not torch.allclose(add.eval()(X, torch.exp), passed, atol=1e-2)
 
 
-def test_settings_reach_the_norm_of_a_sum():
-    assert isinstance(AddNorm(d_model=4, norm="rms").norm, nn.RMSNorm)
-    assert AddNorm(d_model=4).norm.bias is not None
-    assert AddNorm(d_model=4, bias=False).norm.bias is None
-    with pytest.raises(ValueError, match=r"^norm='batch' must be one of layer, rms$"):
-        AddNorm(d_model=4, norm="batch")
-
-
 # What a block is told reaches all its parts, and the rest is as documented.
 
-BLOCKS: dict[type[nn.Module], Callable[[nn.Module, Tensor], Tensor]] = {
-    EncoderBlock: lambda block, x: block(x),
-    DecoderBlock: lambda block, x: block(x),
-    CrossDecoderBlock: lambda block, x: block(x, context=torch.ones(B, S, E)),
-}
 DEFAULTS: dict[type[nn.Module], dict[str, Any]] = {
     EncoderBlock: {"activation": "relu", "norm": "layer", "norm_first": False},
     DecoderBlock: {"activation": "gelu", "norm": "layer"},
     CrossDecoderBlock: {"activation": "relu", "norm": "layer", "norm_first": False},
 }
+each_kind = pytest.mark.parametrize("kind", DEFAULTS)
 
 
-@pytest.mark.parametrize("kind", BLOCKS)
+def call(block: nn.Module, x: Tensor, width: int = E) -> Tensor:
+    """Call a block, with a context of this width if it reads one."""
+    across = isinstance(block, CrossDecoderBlock)
+    return block(x, context=torch.ones(B, S, width)) if across else block(x)
+
+
+@each_kind
+def test_what_a_block_is_told_reaches_all_its_parts(kind: type[nn.Module]):
+    told = {"d_ff": 7, "activation": "swiglu", "norm": "rms", "bias": False}
+    told["dropout"] = 0.25
+    if kind is not DecoderBlock:
+        told |= {"norm_first": True, "fused": False}
+    if kind is CrossDecoderBlock:
+        told["d_context"] = 3
+    block = kind(d_model=E, num_heads=H, **told)
+    for module in block.modules():
+        assert not isinstance(module, nn.LayerNorm)
+        if isinstance(module, MultiHeadAttention):
+            assert (module.num_heads, module.dropout) == (H, 0.25)
+            assert module.fused == (kind is DecoderBlock)
+        elif isinstance(module, nn.Dropout):
+            assert module.p == 0.25
+        elif isinstance(module, AddNorm):
+            assert module.norm_first
+    assert block.feed_forward.gate.weight.shape == (7, E)
+    assert all(not name.endswith("bias") for name in block.state_dict())
+    assert call(block, torch.randn(B, T, E), 3).shape == (B, T, E)
+
+
+@each_kind
 def test_untold_it_is_what_the_documentation_says(kind: type[nn.Module]):
     untold = kind(d_model=E, num_heads=H)
     told = kind(
@@ -190,10 +200,9 @@ def test_untold_it_is_what_the_documentation_says(kind: type[nn.Module]):
     )
     told.load_state_dict(untold.state_dict())
     x = torch.randn(B, T, E)
-    assert torch.equal(BLOCKS[kind](untold, x), BLOCKS[kind](told, x))
+    assert torch.equal(call(untold, x), call(told, x))
     layers = [m for m in untold.modules() if isinstance(m, MultiHeadAttention)]
-    assert layers
-    assert all(layer.fused for layer in layers)
+    assert [layer.fused for layer in layers] == [True] * len(layers)
 
 
 def test_two_experts_see_a_token_by_default():

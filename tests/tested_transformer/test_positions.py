@@ -158,28 +158,22 @@ def test_a_table_may_have_rates_and_a_factor_of_its_own():
     torch.testing.assert_close(table, 3 * rotary_table(torch.arange(T), D_K))
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+@pytest.mark.usefixtures("as_a_caller")
+def test_what_does_not_fit_is_named():
+    x, positions, weight = torch.ones(T, D_K), torch.arange(3), torch.ones(6, 5)
+    for call, message in (
+        (lambda: sinusoidal_positions(3, 7), "d_model=7 must be positive and even$"),
+        (lambda: rotary_table(positions, 0), "head_dim=0 must be positive and"),
+        (lambda: rotary_table(positions, 4, rates=[1.0]), "1 rates must be 2: head_di"),
         (
-            lambda: rotate(torch.ones(T, D_K), torch.ones(2, T, D_K), pairing="thirds"),
+            lambda: rotate(x, torch.ones(2, T, D_K), pairing="thirds"),
             "pairing='thirds' must be one of halves, neighbors$",
         ),
-        (lambda: sinusoidal_positions(3, 7), "d_model=7 must be positive and even$"),
-        (lambda: rotary_table(torch.arange(3), 0), "head_dim=0 must be positive and"),
-        (
-            lambda: rotary_table(torch.arange(3), 4, rates=[1.0]),
-            "1 rates must be 2: head_dim=4$",
-        ),
-        (lambda: to_halves(torch.ones(6, 5), 2), "6 rows must be num_heads=2 heads of"),
-        (lambda: to_neighbors(torch.ones(6, 5), 2), "6 rows must be num_heads=2 heads"),
-        (lambda: to_halves(torch.ones(8, 5), 0), "8 rows must be num_heads=0 heads of"),
+        (lambda: to_halves(weight, 2), "6 rows must be num_heads=2 heads of"),
+        (lambda: to_neighbors(weight, 0), "6 rows must be num_heads=0 heads of"),
         (lambda: alibi_slopes(0), "num_heads=0 must be positive$"),
         (lambda: alibi_slopes(3, steepest=0.0), "steepest=0.0 must be positive$"),
         (lambda: alibi_slopes(3, flattest=-1.0), "flattest=-1.0 must be positive$"),
-    ],
-)
-@pytest.mark.usefixtures("as_a_caller")
-def test_what_does_not_fit_is_named(call, message: str):
-    with pytest.raises(ValueError, match=f"^{message}"):
-        call()
+    ):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            call()

@@ -1,7 +1,6 @@
 """A GPT of each attention: with a cache and without, saved, drawn anew, refused."""
 
 import re
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -349,22 +348,6 @@ def test_it_trains_under_autocast_without_a_warning(name: str) -> None:
     assert (rounded.float() - exact).norm() < 0.05 * exact.norm()
     (rounded.float().logsumexp(dim=-1).mean() + model.index_loss()).backward()
     assert all(p.grad.isfinite().all() for p in model.parameters())
-
-
-@pytest.mark.parametrize("name", ["latent", "gated_delta"])
-def test_other_modules_may_stand_in_for_every_layer(
-    name: str, replaced: Callable[[GPT], tuple[GPT, GPT]]
-) -> None:
-    other, plain = replaced(made(name))
-    tokens = some_tokens()
-    torch.testing.assert_close(other(tokens), plain(tokens), rtol=1e-8, atol=1e-8)
-    cache = other.new_cache(B)
-    parts = [other(part, cache=cache) for part in tokens.split([7, 1, LONGEST - 8], 1)]
-    torch.testing.assert_close(torch.cat(parts, 1), plain(tokens), rtol=1e-8, atol=1e-8)
-    prompts = [[1, 2, 3], [4]]
-    assert generate(other, prompts, max_new_tokens=9, seed=1) == generate(
-        plain, prompts, max_new_tokens=9, seed=1
-    )
 
 
 def test_a_hook_on_what_could_be_absorbed_is_called() -> None:
