@@ -93,7 +93,8 @@ def test_tokens_that_a_model_cannot_read_are_named(
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("fused", [True, False])
 def test_each_sequence_has_a_gradient_of_its_own_in_one_pass(fused: bool):
-    model = GPT(GPTConfig(vocab_size=5, d_model=12, num_heads=3, fused=fused))
+    settings = {"d_model": 12, "num_heads": 3, "activation": "relu2"}
+    model = GPT(GPTConfig(vocab_size=5, fused=fused, **settings))
     weights, tokens = dict(model.named_parameters()), torch.randint(5, (2, 4))
 
     def loss(weights: dict[str, Tensor], tokens: Tensor) -> Tensor:

@@ -27,31 +27,32 @@ def sequences(device: str, t: int = T) -> list[Tensor]:
     return [torch.randn(shape, device=device) for shape in shapes]
 
 
+def of_documents(t: int) -> Tensor:
+    return (DOCUMENTS[:, S - t :, None] == DOCUMENTS[:, None])[:, None]
+
+
+CAUSAL = {"causal": True}
+# What blocks are told, and the same written out for t queries.
 CASES = {
     "nothing": ({}, lambda t: {}),
-    "causal": ({"causal": True}, lambda t: {"causal": True}),
+    "causal": (CAUSAL, lambda t: CAUSAL),
     "a window": ({"window": 31}, lambda t: {"window": 31}),
-    "a scale": (
-        {"scale": 0.7, "causal": True},
-        lambda t: {"scale": 0.7, "causal": True},
-    ),
+    "a scale": (CAUSAL | {"scale": 0.7}, lambda t: CAUSAL | {"scale": 0.7}),
     "padding": ({"lengths": LENGTHS}, lambda t: {"mask": padding_mask(LENGTHS, S)}),
     "documents": (
-        {"documents": DOCUMENTS, "causal": True},
-        lambda t: {
-            "mask": (DOCUMENTS[:, S - t :, None] == DOCUMENTS[:, None])[:, None]
-            & causal_mask(t, S)
-        },
+        CAUSAL | {"documents": DOCUMENTS},
+        lambda t: CAUSAL | {"mask": of_documents(t)},
     ),
     "slopes": (
-        {"slopes": alibi_slopes(H), "causal": True},
-        lambda t: {"score_bias": alibi_bias(alibi_slopes(H), t, S), "causal": True},
+        CAUSAL | {"slopes": alibi_slopes(H)},
+        lambda t: CAUSAL | {"score_bias": alibi_bias(alibi_slopes(H), t, S)},
     ),
     "all": (
-        {"window": 31, "lengths": LENGTHS, "documents": DOCUMENTS}
-        | {"slopes": alibi_slopes(H), "causal": True},
+        CAUSAL
+        | {"window": 31, "lengths": LENGTHS, "documents": DOCUMENTS}
+        | {"slopes": alibi_slopes(H)},
         lambda t: {
-            "mask": (DOCUMENTS[:, S - t :, None] == DOCUMENTS[:, None])[:, None]
+            "mask": of_documents(t)
             & sliding_window_mask(t, S, window=31)
             & padding_mask(LENGTHS, S),
             "score_bias": alibi_bias(alibi_slopes(H), t, S),

@@ -106,20 +106,6 @@ def test_squared_relu_keeps_one_tensor_for_its_gradient():
     assert [tensor.shape for tensor in kept] == [x.shape]
 
 
-def test_gradients_of_each_sequence_on_its_own():
-    layer = FeedForward(d_model=D, d_ff=D_FF, activation="relu2")
-    weights, x = dict(layer.named_parameters()), torch.randn(B, T, D)
-
-    def total(weights: dict[str, Tensor], x: Tensor) -> Tensor:
-        return torch.func.functional_call(layer, weights, x).square().sum()
-
-    slopes = torch.func.vmap(torch.func.grad(total), (None, 0))(weights, x)
-    for index in range(B):
-        wanted = torch.autograd.grad(total(weights, x[index]), [*weights.values()])
-        for one, other in zip(slopes.values(), wanted, strict=True):
-            torch.testing.assert_close(one[index], other)
-
-
 def test_settings_that_a_feed_forward_cannot_have_are_named():
     with pytest.raises(ValueError, match=r"^d_ff=0 must be positive$"):
         FeedForward(d_model=D, d_ff=0)

@@ -168,15 +168,6 @@ def test_it_takes_no_more_memory_however_long_the_text():
     assert keys.shape == values.shape == (B, 1, 7, D_K)
 
 
-def test_a_text_in_pieces_is_the_text():
-    model = make("alibi", smear=True)
-    tokens = torch.randint(11, (B, 17))
-    whole, parts = (rolling_cache(model, sinks=1, window=4, batch_size=B) for _ in "ab")
-    pieces = [stream_logits(model, piece, parts) for piece in tokens.split(3, dim=1)]
-    expected = stream_logits(model, tokens, whole)
-    torch.testing.assert_close(torch.cat(pieces, dim=1), expected)
-
-
 def test_keys_scaled_by_yarn_are_turned_back_exactly():
     rates = yarn_rates(D_K, factor=4.0, trained_length=T)
     scale = yarn_attention_factor(4.0)

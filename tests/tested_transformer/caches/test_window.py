@@ -1,6 +1,5 @@
 """A layer with a window keeps only what the window sees, and computes the same."""
 
-import copy
 import re
 from typing import Any
 
@@ -141,22 +140,6 @@ def test_a_step_moves_memory_only_when_it_is_full() -> None:
 def new_layer() -> WindowCache:
     memory = torch.full((2, B, H, ROOM, D_K), torch.nan)
     return WindowCache(DenseCache(*memory), window=WINDOW, max_length=100)
-
-
-@pytest.mark.parametrize("piece", [1, 4, 17])
-def test_as_many_tokens_as_the_slack_can_be_taken_back(piece: int) -> None:
-    text, new = torch.rand(2, B, H, 51, D_K), torch.rand(2, B, H, 2, D_K)
-    cache, end = new_layer(), 0
-    for part in text.split(piece, dim=3):
-        cache.append(*part)
-        end += part.shape[3]
-        assert cache.earliest <= max(end - SLACK, 0)
-        for length in range(max(cache.earliest, 1), end + 1):
-            other = copy.deepcopy(cache)
-            other.rewind(length)
-            reach = slice(max(length - WINDOW + 1, 0), None)
-            expected = torch.cat([text[:, :, :, :length], new], dim=3)[:, :, :, reach]
-            torch.testing.assert_close(torch.stack(other.append(*new)), expected)
 
 
 def test_another_window_is_refused() -> None:
