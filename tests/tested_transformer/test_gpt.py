@@ -100,6 +100,19 @@ def some_tokens(length: int = T) -> Tensor:
     return torch.randint(V, (B, length), generator=torch.Generator().manual_seed(3))
 
 
+def read_by_blocks(model: GPT, tokens: Tensor) -> Tensor:
+    """Return what the first block of a model reads."""
+    reads: list[Tensor] = []
+    model.blocks[0].register_forward_pre_hook(lambda _, args: reads.append(args[0]))
+    model(tokens)
+    return reads[0]
+
+
+def with_more(**more: Tensor) -> Callable[..., tuple]:
+    """Return a hook that gives a block or its attention more arguments."""
+    return lambda _, args, options: (args, options | more)
+
+
 @torch.no_grad()
 def test_reading_with_a_cache_is_reading_at_once(model: GPT):
     """So no position reads a later one."""
@@ -162,50 +175,41 @@ def test_alibi_is_a_bias_of_the_scores_of_every_layer():
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 def test_positions_are_added_to_the_tokens(positions: str):
     model, tokens = make(positions=positions), some_tokens()
-    seen: list[Tensor] = []
-    model.blocks[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    model(tokens)
     table = sinusoidal_positions(LONGEST, D)
     if positions == "learned":
         table = model.position_embedding.weight
-    torch.testing.assert_close(
-        seen[0], model.token_embedding.weight[tokens] + table[:T]
-    )
+    expected = model.token_embedding.weight[tokens] + table[:T]
+    torch.testing.assert_close(read_by_blocks(model, tokens), expected)
 
 
 def test_smear_adds_a_share_of_the_token_before():
-    model = make(smear=True, positions="none")
-    tokens = some_tokens()
-    seen: list[Tensor] = []
-    model.blocks[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    model(tokens)
-    rows = model.token_embedding.weight[tokens]
-    torch.testing.assert_close(seen[0][:, 0], rows[:, 0])
-    torch.testing.assert_close(seen[0][:, 1:], rows[:, 1:] + model.smear * rows[:, :-1])
-    fresh = GPT(model.config)
-    assert fresh.smear.eq(0).all()
+    model, tokens = make(smear=True, positions="none"), some_tokens()
+    expected = model.token_embedding.weight[tokens]
+    before = torch.nn.functional.pad(expected[:, :-1], (0, 0, 1, 0))
+    expected = expected + model.smear * before
+    torch.testing.assert_close(read_by_blocks(model, tokens), expected)
+    assert GPT(model.config).smear.eq(0).all()
 
 
 def test_parameters_are_counted_by_hand():
+    def count(*, active: bool = False, **changes: object) -> int:
+        return GPT(replace(SMALL, **changes)).num_parameters(active=active)
+
     # Embeddings, then in each block two norms, four projections and two matrices
     # with their biases, then the last norm.
     block = 4 * D + 4 * (D * D + D) + (D * 4 * D + 4 * D) + (4 * D * D + D)
-    assert GPT(SMALL).num_parameters() == V * D + LONGEST * D + L * block + 2 * D
+    usual = V * D + LONGEST * D + L * block + 2 * D
+    assert count() == usual
     without_bias = L * (2 * D + 4 * D * D + 8 * D * D) + D
-    assert GPT(replace(SMALL, bias=False)).num_parameters() == (
-        V * D + LONGEST * D + without_bias
-    )
-    untied = GPT(replace(SMALL, tie_head=False))
-    assert untied.num_parameters() == GPT(SMALL).num_parameters() + V * D
+    assert count(bias=False) == V * D + LONGEST * D + without_bias
+    assert count(tie_head=False) == usual + V * D
 
     expert = (D * 4 * D + 4 * D) + (4 * D * D + D)
-    mixed = GPT(replace(SMALL, num_experts=5, experts_per_token=2))
-    assert mixed.num_parameters() == GPT(SMALL).num_parameters() + L * (
-        4 * expert + 5 * D
-    )
-    assert mixed.num_parameters(active=True) == mixed.num_parameters() - L * 3 * expert
-    biased = GPT(replace(mixed.config, router_bias=True))
-    assert biased.num_parameters() == mixed.num_parameters() + L * 5
+    experts = {"num_experts": 5, "experts_per_token": 2}
+    mixed = usual + L * (4 * expert + 5 * D)
+    assert count(**experts) == mixed
+    assert count(**experts, active=True) == mixed - L * 3 * expert
+    assert count(**experts, router_bias=True) == mixed + L * 5
 
 
 def test_weights_start_small_and_smaller_where_a_block_adds():
@@ -290,11 +294,6 @@ def test_after_a_pass_that_broke_off_a_cache_is_refused_until_its_reset():
         torch.testing.assert_close(model(tokens, cache=cache), right)
 
 
-def with_more(**more: Tensor) -> Callable[..., tuple]:
-    """Return a hook that gives a block or its attention more arguments."""
-    return lambda _, args, options: (args, options | more)
-
-
 def test_windows_are_masks_in_their_layers_outputs_and_gradients():
     model, tokens = make(windows=(2, None, 4), positions="alibi"), some_tokens()
     output, weights = model(tokens), dict(model.named_parameters())
@@ -336,22 +335,19 @@ def test_a_model_from_meta_is_as_good_as_new(name: str):
     model.to_empty(device="cpu")
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.detach().fill_(math.nan)  # as memory may hold anything
-    torch.manual_seed(5)
-    model.reset_parameters()
-    tokens = some_tokens()
-    assert model.balance_loss() == 0
-    assert model(tokens).isfinite().all()
-    # Weights, norms, biases, smear and tables of positions are those of a new model.
     fresh = GPT(config)
-    torch.manual_seed(5)
-    fresh.reset_parameters()
-    assert torch.equal(model(tokens), fresh(tokens))
-    for one, other in (
-        (model.state_dict(), fresh.state_dict()),
-        (dict(model.named_buffers()), dict(fresh.named_buffers())),
-    ):
-        assert one.keys() == other.keys()
-        assert all(torch.equal(one[each], other[each]) for each in one)
+    for each in (model, fresh):
+        torch.manual_seed(5)
+        each.reset_parameters()
+    assert model.balance_loss() == 0
+    assert model(some_tokens()).isfinite().all()
+    # Weights, norms, biases, smear and tables of positions are those of a new model.
+    one, other = (
+        dict(each.named_parameters()) | dict(each.named_buffers())
+        for each in (model, fresh)
+    )
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_it_is_made_where_and_as_it_is_asked_to_be():
