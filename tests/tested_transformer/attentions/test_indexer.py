@@ -52,7 +52,7 @@ def made(core: Any = KEYS, **settings: Any) -> MultiHeadAttention:
     return layer
 
 
-def deepseeks(latent: int, turning: int) -> Any:
+def deepseeks() -> Any:
     """Return the attention of ``transformers``' DeepSeek-V3.2, with large weights."""
     from transformers import DeepseekV32Config
     from transformers.models.deepseek_v32.modeling_deepseek_v32 import (
@@ -63,9 +63,9 @@ def deepseeks(latent: int, turning: int) -> Any:
         hidden_size=D,
         num_attention_heads=H,
         num_key_value_heads=H,
-        q_lora_rank=latent,
+        q_lora_rank=10,
         kv_lora_rank=13,
-        qk_rope_head_dim=turning,
+        qk_rope_head_dim=6,
         qk_nope_head_dim=D_K,
         v_head_dim=8,
         index_n_heads=H_I,
@@ -79,22 +79,15 @@ def deepseeks(latent: int, turning: int) -> Any:
     return theirs
 
 
-def with_their_weights(theirs: Any) -> Indexer:
-    """Return an indexer whose queries come from their latent, with their weights."""
-    ours = Indexer(d_model=D, num_heads=H_I, head_dim=D_I)
-    ours.k_proj.load_state_dict(theirs.indexer.wk.state_dict())
-    ours.k_norm.load_state_dict(theirs.indexer.k_norm.state_dict())
-    ours.weight_proj.load_state_dict(theirs.indexer.weights_proj.state_dict())
-    ours.q_proj = nn.Sequential(
-        theirs.q_a_proj, theirs.q_a_layernorm, theirs.indexer.wq_b
-    )
-    return ours
-
-
 def test_a_whole_layer_is_deepseeks_with_the_same_weights() -> None:
+    """Made of their own modules: the indexer's queries come from their latent, too."""
     torch.manual_seed(0)
-    theirs = deepseeks(latent=10, turning=6)
-    chooser = with_their_weights(theirs)
+    theirs = deepseeks()
+    latent = theirs.q_a_proj, theirs.q_a_layernorm
+    chooser = Indexer(d_model=D, num_heads=H_I, head_dim=D_I)
+    chooser.q_proj = nn.Sequential(*latent, theirs.indexer.wq_b)
+    chooser.k_proj, chooser.k_norm = theirs.indexer.wk, theirs.indexer.k_norm
+    chooser.weight_proj = theirs.indexer.weights_proj
     layer = LatentAttention(
         d_model=D,
         num_heads=H,
@@ -104,24 +97,21 @@ def test_a_whole_layer_is_deepseeks_with_the_same_weights() -> None:
         value_dim=8,
         query_latent_dim=10,
     )
-    names = {"kv_down": "kv_a_proj_with_mqa", "kv_norm": "kv_a_layernorm"}
-    names |= {"kv_up": "kv_b_proj", "o_proj": "o_proj", "q_proj.0": "q_a_proj"}
-    names |= {"q_proj.1": "q_a_layernorm", "q_proj.2": "q_b_proj"}
-    for mine, other in names.items():
-        source = theirs.get_submodule(other).state_dict()
-        layer.get_submodule(mine).load_state_dict(source)
-    table = rotary_table(torch.arange(T), 6)
+    layer.q_proj = nn.Sequential(*latent, theirs.q_b_proj)
+    layer.kv_down, layer.kv_norm = theirs.kv_a_proj_with_mqa, theirs.kv_a_layernorm
+    layer.kv_up, layer.o_proj = theirs.kv_b_proj, theirs.o_proj
+    assert {*layer.parameters(), *chooser.parameters()} == {*theirs.parameters()}
+    table, past = rotary_table(torch.arange(T), 6), causal_mask(T)
     x = torch.randn(B, T, D, requires_grad=True)
     with torch.no_grad():
         scores = index_scores(
             chooser.queries(x, table), chooser.keys(x, table), chooser.weight_proj(x)
         )
-        past = causal_mask(T)
         chosen = choose_keys(scores.masked_fill(~past, -torch.inf), CHOSEN)
     output = layer(x, causal=True, mask=chosen[:, None], rotary=table)
     cos_sin = tuple(torch.cat([half, half], dim=-1)[None] for half in table)
     wanted, _ = theirs(x, cos_sin, past[None, None])
-    assert_alike(output, wanted, [x], close=1e-4)
+    assert_alike(output, wanted, [x, *layer.parameters()], close=1e-4)
     without = layer(x, causal=True, rotary=table)
     assert not torch.allclose(without, wanted, rtol=0.1, atol=0.1)
 
