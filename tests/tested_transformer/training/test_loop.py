@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tested_transformer.attentions import ATTENTIONS
 from tested_transformer.data import batch_at
 from tested_transformer.gpt import GPT
 from tested_transformer.training import (
@@ -443,6 +444,19 @@ def test_a_recorded_step_learns_the_same(
 def test_a_graph_is_refused_where_none_can_be(make_model, tokens):
     with pytest.raises(ValueError, match=r"^graph=True needs a GPU; the model is on"):
         train(make_model(), tokens, replace(RECIPE, graph=True))
+    gpu, plain = torch.device("cuda"), make_model()
+    indexed = make_model(
+        attention=ATTENTIONS["indexer"], positions="rotary", d_model=24
+    )
+    for what, *setting in (
+        ("precision=", plain, gpu, "fp16", World()),
+        ("a model without experts", make_model(num_experts=3), gpu, "bf16", World()),
+        ("a model without an indexer", indexed, gpu, "bf16", World()),
+        ("a single process", plain, gpu, "fp32", World(1, 2)),
+    ):
+        with pytest.raises(ValueError, match=f"^graph=True needs {what}"):
+            loop._validate_graph(*setting)
+    loop._validate_graph(plain, gpu, "bf16", World())
 
 
 def test_what_does_not_go_together_is_refused(make_model, tokens, monkeypatch):
