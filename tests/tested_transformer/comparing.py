@@ -28,10 +28,8 @@ def assert_alike(
             for the dtype.
         note: What stands before the message if they differ, such as the case.
     """
-    ways = [
-        [each] if isinstance(each, Tensor) else [*each] for each in (output, expected)
-    ]
-    directions = [torch.randn_like(each) for each in ways[1]]
+    ways = [[way] if isinstance(way, Tensor) else [*way] for way in (output, expected)]
+    directions = [torch.randn_like(tensor) for tensor in ways[1]]
     gradients = [
         torch.autograd.grad(
             way,

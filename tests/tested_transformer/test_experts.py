@@ -124,10 +124,10 @@ def test_it_is_the_same_in_a_functional_gradient():
     def total(weights: dict[str, Tensor]) -> Tensor:
         return torch.func.functional_call(layer, weights, x).square().sum()
 
-    found = torch.func.grad(total)(weights)
+    gradients = torch.func.grad(total)(weights)
     total(weights).backward()
     for name, weight in weights.items():
-        torch.testing.assert_close(found[name], weight.grad)
+        torch.testing.assert_close(gradients[name], weight.grad)
 
 
 @pytest.mark.parametrize("where", ["meta", "fake"])

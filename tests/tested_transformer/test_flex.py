@@ -68,32 +68,32 @@ def to(device: str, options: dict) -> dict:
     }
 
 
-def by_blocks(inputs: list[Tensor], told: dict) -> Tensor:
+def by_blocks(inputs: list[Tensor], options: dict) -> Tensor:
     """Attend by FlexAttention, with a mask made of all that is no number to add."""
-    told = to(inputs[0].device.type, told)
-    added = {name: told.pop(name) for name in ("slopes", "scale") if name in told}
+    options = to(inputs[0].device.type, options)
+    added = {name: options.pop(name) for name in ("slopes", "scale") if name in options}
     mask = make_block_mask(
-        inputs[0].shape[2], inputs[1].shape[2], device=inputs[0].device, **told
+        inputs[0].shape[2], inputs[1].shape[2], device=inputs[0].device, **options
     )
     return blockwise_attention(*inputs, block_mask=mask, **added)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_it_is_the_open_attention(case: str):
-    told, written_out = CASES[case]
+    options, written_out = CASES[case]
     for device in DEVICES:
         for t in (T, S):
             inputs = sequences(device, t)
-            output = by_blocks(inputs, told)
+            output = by_blocks(inputs, options)
             expected, _ = attention_with_weights(*inputs, **to(device, written_out(t)))
             torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_its_gradients_are_the_open_attentions():
-    for case, (told, written_out) in CASES.items():
+    for case, (options, written_out) in CASES.items():
         inputs = [x.requires_grad_() for x in sequences("cuda")]
-        output = by_blocks(inputs, told)
+        output = by_blocks(inputs, options)
         expected, _ = attention_with_weights(*inputs, **to("cuda", written_out(T)))
         assert_alike(output, expected, inputs, close=1e-4, note=case)
 
@@ -115,7 +115,7 @@ def test_without_a_mask_every_key_is_seen():
 
 
 @pytest.mark.parametrize(
-    ("told", "error"),
+    ("options", "error"),
     [
         ({"window": 0}, "window=0 must be positive"),
         ({"num_keys": 0}, "num_keys=0 must be positive"),
@@ -126,16 +126,16 @@ def test_without_a_mask_every_key_is_seen():
         ),
     ],
 )
-def test_a_mask_that_cannot_be_made(as_a_caller: None, told: dict, error: str):
+def test_a_mask_that_cannot_be_made(as_a_caller: None, options: dict, error: str):
     sizes = {"num_queries": T, "num_keys": S}
     with pytest.raises(ValueError, match=f"^{re.escape(error)}"):
-        make_block_mask(**sizes | told)
+        make_block_mask(**sizes | options)
 
 
 def test_a_mask_of_other_lengths_or_another_batch():
     three = {"lengths": torch.tensor([3, 5, 7])}
-    for batch, t, s, told in ((1, S, S, {}), (1, T, T, {}), (3, T, S, three)):
-        mask = make_block_mask(t, s, causal=True, **told)
+    for batch, t, s, options in ((1, S, S, {}), (1, T, T, {}), (3, T, S, three)):
+        mask = make_block_mask(t, s, causal=True, **options)
         shape = f"({batch}, 1, {t}, {s})"
         error = f"block_mask was made for {shape}; the scores are (2, 6, 130, 150)"
         with pytest.raises(ValueError, match=f"^{re.escape(error)}"):
@@ -152,10 +152,10 @@ def test_a_mask_is_made_where_its_tensors_are():
 
 def test_a_mask_on_two_devices(as_a_caller: None):
     for where, device in (("cpu", "meta"), ("meta", None), ("meta", "cpu")):
-        told = f"lengths on cpu, documents on {where}, device={device}"
+        places = f"lengths on cpu, documents on {where}, device={device}"
         documents = DOCUMENTS.to(where)
         with pytest.raises(
-            ValueError, match=f"^the mask must be made on one device: {told}$"
+            ValueError, match=f"^the mask must be made on one device: {places}$"
         ):
             make_block_mask(T, S, lengths=LENGTHS, documents=documents, device=device)
 

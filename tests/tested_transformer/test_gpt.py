@@ -496,9 +496,9 @@ def test_a_layer_that_does_not_rotate_has_no_positions():
     for model in (plain, still, mixed):
         model.load_state_dict(rotary.state_dict())
     assert torch.equal(still(tokens), plain(tokens))
-    found = mixed(tokens)
-    assert not torch.allclose(found, rotary(tokens), atol=1e-3)
-    assert not torch.allclose(found, plain(tokens), atol=1e-3)
+    output = mixed(tokens)
+    assert not torch.allclose(output, rotary(tokens), atol=1e-3)
+    assert not torch.allclose(output, plain(tokens), atol=1e-3)
     cache = mixed.new_cache(len(tokens))
     parts = [mixed(part, cache=cache) for part in tokens.split([2, 3, 2], dim=1)]
-    torch.testing.assert_close(torch.cat(parts, dim=1), found)
+    torch.testing.assert_close(torch.cat(parts, dim=1), output)

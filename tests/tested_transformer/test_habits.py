@@ -170,10 +170,10 @@ CALLS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.usefixtures("as_a_caller")
-@pytest.mark.parametrize("told", CALLS)
-def test_an_error_says_what_to_write(told: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=re.escape(told)) as caught:
-        CALLS[told]()
+@pytest.mark.parametrize("advice", CALLS)
+def test_an_error_says_what_to_write(advice: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(advice)) as caught:
+        CALLS[advice]()
     assert "\n" not in str(caught.value)
 
 

@@ -157,13 +157,13 @@ def call(block: nn.Module, x: Tensor, width: int = E) -> Tensor:
 
 @each_kind
 def test_what_a_block_is_told_reaches_all_its_parts(kind: type[nn.Module]):
-    told = {"d_ff": 7, "activation": "swiglu", "norm": "rms", "bias": False}
-    told["dropout"] = 0.25
+    settings = {"d_ff": 7, "activation": "swiglu", "norm": "rms", "bias": False}
+    settings["dropout"] = 0.25
     if kind is not DecoderBlock:
-        told |= {"norm_first": True, "fused": False}
+        settings |= {"norm_first": True, "fused": False}
     if kind is CrossDecoderBlock:
-        told["d_context"] = 3
-    block = kind(d_model=E, num_heads=H, **told)
+        settings["d_context"] = 3
+    block = kind(d_model=E, num_heads=H, **settings)
     for module in block.modules():
         assert not isinstance(module, nn.LayerNorm)
         if isinstance(module, MultiHeadAttention):
@@ -180,27 +180,27 @@ def test_what_a_block_is_told_reaches_all_its_parts(kind: type[nn.Module]):
 
 @each_kind
 def test_untold_it_is_what_the_documentation_says(kind: type[nn.Module]):
-    untold = kind(d_model=E, num_heads=H)
-    told = kind(
+    usual = kind(d_model=E, num_heads=H)
+    spelled_out = kind(
         d_model=E, num_heads=H, d_ff=4 * E, bias=True, dropout=0.0, **DEFAULTS[kind]
     )
-    told.load_state_dict(untold.state_dict())
+    spelled_out.load_state_dict(usual.state_dict())
     x = torch.randn(B, T, E)
-    assert torch.equal(call(untold, x), call(told, x))
-    layers = [m for m in untold.modules() if isinstance(m, MultiHeadAttention)]
-    assert [layer.fused for layer in layers] == [True] * len(layers)
+    assert torch.equal(call(usual, x), call(spelled_out, x))
+    layers = [m for m in usual.modules() if isinstance(m, MultiHeadAttention)]
+    assert {layer.fused for layer in layers} == {True}
 
 
 def test_two_experts_see_a_token_by_default():
-    told = {"d_model": E, "num_experts": 4}
-    assert MixtureOfExperts(**told).experts_per_token == 2
-    assert DecoderBlock(num_heads=H, **told).feed_forward.experts_per_token == 2
+    settings = {"d_model": E, "num_experts": 4}
+    assert MixtureOfExperts(**settings).experts_per_token == 2
+    assert DecoderBlock(num_heads=H, **settings).feed_forward.experts_per_token == 2
 
 
 def test_experts_are_as_they_are_told():
-    told = {"d_model": E, "activation": "relu", "bias": False}
-    mixture = MixtureOfExperts(num_experts=1, experts_per_token=1, **told)
-    alone = FeedForward(**told)
+    settings = {"d_model": E, "activation": "relu", "bias": False}
+    mixture = MixtureOfExperts(num_experts=1, experts_per_token=1, **settings)
+    alone = FeedForward(**settings)
     alone.load_state_dict(mixture.experts[0].state_dict())
     x = torch.randn(B, T, E)
     # One expert for all has the whole share of each token.

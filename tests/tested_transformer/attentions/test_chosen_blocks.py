@@ -29,7 +29,7 @@ def drawn(t: int = T) -> list[Tensor]:
     return [rand(*shape).requires_grad_() for shape in shapes]
 
 
-def made(num_chosen: int = 2, dropout: float = 0.0) -> MultiHeadAttention:
+def make_layer(num_chosen: int = 2, dropout: float = 0.0) -> MultiHeadAttention:
     return MultiHeadAttention(
         d_model=D,
         num_heads=H,
@@ -97,7 +97,7 @@ def test_with_all_blocks_it_is_causal_attention() -> None:
     wanted, _ = attention_with_weights(q, k, v, causal=True)
     output = attention_in_blocks(q, k, v, chosen, block_size=3)
     torch.testing.assert_close(output, wanted, rtol=0, atol=1e-12)
-    layer = made(num_chosen=6)
+    layer = make_layer(num_chosen=6)
     other = MultiHeadAttention(
         d_model=D, num_heads=H, head_dim=4, num_kv_heads=H_KV, bias=False
     ).double()
@@ -151,7 +151,7 @@ def test_flex_attention_is_told_the_same() -> None:
 
 
 def test_a_mask_hides_keys_of_chosen_blocks() -> None:
-    layer, x = made(), rand(B, T, D)
+    layer, x = make_layer(), rand(B, T, D)
     mask = torch.rand(T, T) < 0.5
     _, weights = layer(x, causal=True, mask=mask, return_weights=True)
     assert not weights[..., ~mask].any()
@@ -165,11 +165,11 @@ def test_what_does_not_fit() -> None:
     with pytest.raises(ValueError, match="block_size=0 must be positive"):
         choose_blocks(q, k, block_size=0, num_chosen=2)
     with pytest.raises(ValueError, match="num_chosen=0 must be positive"):
-        made(num_chosen=0)
+        make_layer(num_chosen=0)
     with pytest.raises(ValueError, match="13 queries must not be more than 12 keys"):
         choose_blocks(q, k[:, :, :12], block_size=3, num_chosen=2)
     with pytest.raises(ValueError, match="causal=False is refused"):
-        made()(rand(B, T, D))
+        make_layer()(rand(B, T, D))
 
 
 def test_a_choice_that_does_not_fit_is_named(as_a_caller: None) -> None:

@@ -46,7 +46,7 @@ def rand(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def made(settings: Compressed, **changes: Any) -> CompressedAttention:
+def make_layer(settings: Compressed, **changes: Any) -> CompressedAttention:
     sizes = {"d_model": D, "num_heads": H, "head_dim": D_K, "rotary_dim": R}
     layer = CompressedAttention(settings, **sizes | {"dtype": torch.float64} | changes)
     for parameter in layer.parameters():
@@ -105,7 +105,7 @@ class GroupedOutput(nn.Module):
 
 def with_their_weights(theirs: Any, settings: Compressed) -> CompressedAttention:
     """Return a layer that has the very parameters of theirs."""
-    ours = made(settings, dtype=torch.float32)
+    ours = make_layer(settings, dtype=torch.float32)
     latent = theirs.q_a_proj, theirs.q_a_norm
     ours.q_proj = nn.Sequential(*latent, theirs.q_b_proj)
     ours.kv_proj, ours.kv_norm = theirs.kv_proj, theirs.kv_norm
@@ -208,9 +208,9 @@ def test_no_table_of_all_tokens_is_made() -> None:
     fused = compressed.fused_attention_with_sink
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compressed, "fused_attention_with_sink", counted)
-        layer = made(Compressed(compress=8, window=16), dtype=torch.float32)
+        layer = make_layer(Compressed(compress=8, window=16), dtype=torch.float32)
         layer(torch.randn(1, 1024, D))
-        layer = made(replace(SPARSE, compress=4)).eval()
+        layer = make_layer(replace(SPARSE, compress=4)).eval()
         cache = layer.new_cache(1, 200)
         layer(rand(1, 199, D), cache=cache)
         layer(rand(1, 1, D), cache=cache)
@@ -249,13 +249,13 @@ def test_an_entry_is_read_from_its_last_token_on() -> None:
 
 @both
 def test_it_is_what_it_is_checked_against(settings: Compressed) -> None:
-    report = check_attention(made(settings).eval())
+    report = check_attention(make_layer(settings).eval())
     assert report.state == "right", str(report)
 
 
 @both
 def test_the_weight_of_an_entry_stands_at_its_last_token(settings: Compressed) -> None:
-    layer, x = made(settings), rand(B, T, D)
+    layer, x = make_layer(settings), rand(B, T, D)
     _, weights = layer(x, return_weights=True)
     size, chosen = settings.compress, settings.entries_per_query
     cache = layer.new_cache(B, T)
@@ -275,7 +275,7 @@ def test_the_weight_of_an_entry_stands_at_its_last_token(settings: Compressed) -
 @pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize("fused", [False, True])
 def test_what_a_mask_hides_no_entry_tells(overlap: bool, fused: bool) -> None:
-    layer, x = made(replace(HEAVY, overlap=overlap), fused=fused), rand(B, T, D)
+    layer, x = make_layer(replace(HEAVY, overlap=overlap), fused=fused), rand(B, T, D)
     mask = torch.ones(T, T, dtype=torch.bool)
     mask[:, 9] = False  # in the third entry, and with overlap in the fourth
     other = x.clone()
@@ -294,7 +294,7 @@ def test_what_a_mask_hides_no_entry_tells(overlap: bool, fused: bool) -> None:
 @both
 @torch.no_grad()
 def test_a_cache_keeps_entries_and_can_go_back(settings: Compressed) -> None:
-    layer, x = made(settings).eval(), rand(B, T, D)
+    layer, x = make_layer(settings).eval(), rand(B, T, D)
     whole = layer(x, rotary=table())
     for length in range(T + 1):
         cache = layer.new_cache(B, T)
@@ -325,7 +325,7 @@ def test_the_bytes_of_a_cache_are_what_is_kept() -> None:
         m, both_, index = settings.compress, 1 + settings.overlap, 0
         if settings.entries_per_query:
             index = D_I
-        cache = made(settings).new_cache(B, longest)
+        cache = make_layer(settings).new_cache(B, longest)
         numbers = {
             "window": (settings.window - 1 + room) * D_K,
             "not an entry yet": (both_ * m - 1 + room)
@@ -333,8 +333,8 @@ def test_the_bytes_of_a_cache_are_what_is_kept() -> None:
             "entries": longest // m * (D_K + index),
         }
         assert cache.nbytes == B * 8 * sum(numbers.values())
-    half = made(HEAVY, dtype=torch.bfloat16).new_cache(B, longest)
-    assert 4 * half.nbytes == made(HEAVY).new_cache(B, longest).nbytes
+    half = make_layer(HEAVY, dtype=torch.bfloat16).new_cache(B, longest)
+    assert 4 * half.nbytes == make_layer(HEAVY).new_cache(B, longest).nbytes
 
 
 @pytest.mark.parametrize(
@@ -343,13 +343,16 @@ def test_the_bytes_of_a_cache_are_what_is_kept() -> None:
         ({"rotary": table()[..., :1]}, "rotary must be a table for rotary_dim=4 or mo"),
         ({"causal": False}, "causal=False is refused: "),
         ({"window": 3}, "window=3 is refused: the lay"),
-        ({"cache": made(HEAVY).new_cache(B, T).entries}, "cache must come from this "),
+        (
+            {"cache": make_layer(HEAVY).new_cache(B, T).entries},
+            "cache must come from ",
+        ),
         ({"mask": torch.ones(T, T + 1).bool()}, "mask"),
     ],
 )
 def test_a_call_that_does_not_fit_is_named(call: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        made(HEAVY)(rand(B, T, D), **call)
+        make_layer(HEAVY)(rand(B, T, D), **call)
 
 
 def test_settings_that_do_not_fit_are_named() -> None:
@@ -357,6 +360,6 @@ def test_settings_that_do_not_fit_are_named() -> None:
         with pytest.raises(ValueError, match=f"^{name}=0 must be positive$"):
             Compressed(**{name: 0})
     with pytest.raises(ValueError, match="rotary_dim=3 must be even"):
-        made(HEAVY, rotary_dim=3)
+        make_layer(HEAVY, rotary_dim=3)
     with pytest.raises(ValueError, match="rotary_dim=10 must lie between 0 and head_d"):
-        made(HEAVY, rotary_dim=10)
+        make_layer(HEAVY, rotary_dim=10)

@@ -19,7 +19,7 @@ def rand(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def made(**settings: Any) -> MultiHeadAttention:
+def make_layer(**settings: Any) -> MultiHeadAttention:
     sizes = {"d_model": D, "num_heads": H, "num_kv_heads": H_KV, "head_dim": D_K}
     settings = sizes | {"core": Differential()} | settings
     layer = MultiHeadAttention(**settings).double()
@@ -35,7 +35,7 @@ def test_it_is_diff_llamas(
     from transformers import DiffLlamaConfig
     from transformers.models.diffllama.modeling_diffllama import DiffLlamaAttention
 
-    ours = made(layer=layer, bias=bias)
+    ours = make_layer(layer=layer, bias=bias)
     config = DiffLlamaConfig(
         hidden_size=D,
         num_attention_heads=H,
@@ -97,4 +97,4 @@ def test_the_first_share_grows_with_the_layer() -> None:
 )
 def test_settings_that_do_not_fit(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        made(**settings)
+        make_layer(**settings)

@@ -44,7 +44,7 @@ def rand(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def made(core: Any = KEYS, **settings: Any) -> MultiHeadAttention:
+def make_layer(core: Any = KEYS, **settings: Any) -> MultiHeadAttention:
     sizes = SIZES | {"num_kv_heads": H_KV, "dtype": torch.float64} | settings
     layer = MultiHeadAttention(core=core, **sizes)
     for parameter in layer.parameters():
@@ -137,8 +137,8 @@ def test_of_equal_scores_the_earliest_are_chosen() -> None:
     )
     wanted = [[0, 1, 2, 5], [0, 1, 2, 3], [1], []]
     for keys in (scores, torch.cat([scores, scores[:, :2] + never], dim=-1)):
-        found = choose_keys(keys[None], 4)[0]
-        assert [row.nonzero().flatten().tolist() for row in found] == wanted
+        chosen_keys = choose_keys(keys[None], 4)[0]
+        assert [row.nonzero().flatten().tolist() for row in chosen_keys] == wanted
     assert choose_keys(scores[None], 8).sum(dim=-1).tolist() == [[6, 4, 1, 0]]
 
 
@@ -181,7 +181,7 @@ def test_gathered_is_masked_in_outputs_and_gradients() -> None:
 def test_a_token_is_gathered_and_a_long_text_is_masked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    layer, x, lengths = made().eval(), rand(B, T, D), list[int]()
+    layer, x, lengths = make_layer().eval(), rand(B, T, D), list[int]()
 
     def gathered(q: Tensor, *args: Any, **options: Any) -> Tensor:
         lengths.append(q.shape[2])
@@ -209,17 +209,17 @@ def test_a_token_is_gathered_and_a_long_text_is_masked(
 def test_with_all_keys_it_is_plain_attention(core: ChosenKeys) -> None:
     x = rand(B, T, D)
     for train_ in (True, False):
-        layer = made(core).train(train_)
+        layer = make_layer(core).train(train_)
         plain = MultiHeadAttention(num_kv_heads=H_KV, dtype=torch.float64, **SIZES)
         plain.load_state_dict(layer.state_dict(), strict=False)
         for how in ({"causal": True}, {"causal": True, "window": 5}, {}):
             torch.testing.assert_close(layer(x, **how), plain(x, **how))
-    assert not torch.allclose(made()(x), plain(x))
+    assert not torch.allclose(make_layer()(x), plain(x))
 
 
 @pytest.mark.parametrize("form", ["keys", "entries"])
 def test_neither_loss_reaches_what_the_other_trains(form: str) -> None:
-    layer, x = made(), rand(B, T, D).requires_grad_()
+    layer, x = make_layer(), rand(B, T, D).requires_grad_()
     if form == "entries":
         sizes = SIZES | {"rotary_dim": 2, "dtype": torch.float64}
         layer = CompressedAttention(ENTRIES, **sizes)
@@ -237,14 +237,14 @@ def test_neither_loss_reaches_what_the_other_trains(form: str) -> None:
 
 
 def test_a_layer_can_be_copied_with_its_loss() -> None:
-    layer = made()
+    layer = make_layer()
     layer(rand(B, T, D), causal=True)
     twin = copy.deepcopy(layer)
     assert twin.core.index_loss.item() == layer.core.index_loss.item() > 0
 
 
 def test_the_loss_belongs_to_training() -> None:
-    layer, x = made().eval(), rand(B, T, D)
+    layer, x = make_layer().eval(), rand(B, T, D)
     layer(x, causal=True)
     with torch.no_grad():
         layer.train()(x, causal=True)
@@ -304,8 +304,8 @@ def test_eight_bits_round_the_scores_but_not_their_gradients() -> None:
     low.sum().backward()
     assert torch.equal(x.grad, torch.ones_like(x))
     assert not rounded_to_fp8(torch.zeros(3, 5)).any()
-    layer, text = made(), rand(B, T, D)
-    rounded = made(replace(KEYS, fp8=True))
+    layer, text = make_layer(), rand(B, T, D)
+    rounded = make_layer(replace(KEYS, fp8=True))
     rounded.load_state_dict(layer.state_dict())
     rounded(text, causal=True)
     layer(text, causal=True)

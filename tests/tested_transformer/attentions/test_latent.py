@@ -26,7 +26,7 @@ SIZES: dict[str, Any] = {
 ROTARY = rotary_table(torch.arange(T), R)
 
 
-def made(**settings: Any) -> LatentAttention:
+def make_layer(**settings: Any) -> LatentAttention:
     layer = LatentAttention(**(SIZES | settings))
     for parameter in layer.parameters():  # norms too: their weights begin as ones
         nn.init.normal_(parameter, std=0.7)
@@ -64,7 +64,9 @@ def test_it_is_deepseeks_with_the_same_weights(
     )
 
     width = D_CQ if deep else None
-    ours = made(query_latent_dim=width, bias=bias, pairing=pairing, absorbed=absorbed)
+    ours = make_layer(
+        query_latent_dim=width, bias=bias, pairing=pairing, absorbed=absorbed
+    )
     config = DeepseekV3Config(
         hidden_size=D,
         num_attention_heads=H,
@@ -108,7 +110,7 @@ def test_absorbed_is_naive_in_outputs_and_gradients(kind: str) -> None:
         "padding": {"mask": padding_mask(torch.tensor([T, 4])), "rotary": ROTARY},
         "bias": {"score_bias": rand(1, H, T, T), "causal": True},
     }
-    layer = made(query_latent_dim=D_CQ)
+    layer = make_layer(query_latent_dim=D_CQ)
     x = rand(B, T, D).requires_grad_()
     outputs: list[Tensor] = []
     for layer.absorbed, layer.fused in ((False, True), (True, True), (True, False)):
@@ -143,7 +145,7 @@ def test_one_head_by_hand() -> None:
 def test_the_cheaper_form_is_chosen(
     num_queries: int, num_keys: int, naive: int, absorbed: int
 ) -> None:
-    layer = made()
+    layer = make_layer()
     assert layer.multiplications(num_queries, num_keys) == (naive, absorbed)
     called: list[str] = []
     for form in ("naive", "absorbed"):
@@ -165,7 +167,7 @@ def test_the_cheaper_form_is_chosen(
 def test_what_does_not_fit_is_refused(as_a_caller: None) -> None:
     for name in [*SIZES][:-1]:
         with pytest.raises(ValueError, match=f"^{name}=0 must be positive$"):
-            made(**{name: 0})
+            make_layer(**{name: 0})
     for settings, message in (
         ({"rotary_dim": 3}, r"^rotary_dim=3 must be even$"),
         ({"query_latent_dim": 0}, r"^query_latent_dim=0 must be positive$"),
@@ -173,18 +175,18 @@ def test_what_does_not_fit_is_refused(as_a_caller: None) -> None:
         ({"dropout": 2}, r"^dropout=2 must lie between 0 and 1$"),
     ):
         with pytest.raises(ValueError, match=message):
-            made(**settings)
+            make_layer(**settings)
     message = r"^rotary must be a table for rotary_dim=4; it is for 6$"
     with pytest.raises(ValueError, match=message):
-        made()(rand(B, T, D), rotary=rotary_table(torch.arange(T), 6))
+        make_layer()(rand(B, T, D), rotary=rotary_table(torch.arange(T), 6))
 
 
 def test_it_shows_what_it_is_made_of() -> None:
-    assert "num_heads=3, head_dim=5, rotary_dim=4, value_dim=6" in repr(made())
+    assert "num_heads=3, head_dim=5, rotary_dim=4, value_dim=6" in repr(make_layer())
 
 
 def test_its_own_cache_is_as_wide_as_an_entry() -> None:
-    cache = made().new_cache(B, T)
+    cache = make_layer().new_cache(B, T)
     assert cache.keys.shape == (B, 1, T, D_C + R)
     assert cache.values.shape == (B, 1, T, 0)
     assert cache.keys.dtype == torch.float64

@@ -95,7 +95,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-def made(name: str, **changes: Any) -> GPT:
+def make_model(name: str, **changes: Any) -> GPT:
     """Return a model with weights large enough for it to have an opinion."""
     torch.manual_seed(0)
     model = GPT(replace(SMALL, **MODELS[name], **changes), dtype=torch.float64)
@@ -106,7 +106,7 @@ def made(name: str, **changes: Any) -> GPT:
 
 @pytest.fixture(params=MODELS)
 def model(request: pytest.FixtureRequest) -> GPT:
-    return made(request.param)
+    return make_model(request.param)
 
 
 def some_tokens(length: int = LONGEST) -> Tensor:
@@ -154,7 +154,7 @@ def test_a_name_and_settings_make_what_they_were_taken_from() -> None:
 
 
 def test_what_has_no_name_or_setting_is_named() -> None:
-    for make, message in (
+    for call, message in (
         (lambda: attention_named("none"), "attention='none' must be one of softmax, l"),
         (
             lambda: attention_named("softmax", {"latent_dim": 8}),
@@ -163,7 +163,7 @@ def test_what_has_no_name_or_setting_is_named() -> None:
         (lambda: name_of(Nameless()), "attention=Nameless() has no name: give it one"),
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
-            make()
+            call()
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ LONG = 37  # more than one chunk of linear attention
 @pytest.mark.usefixtures("as_a_caller")
 def test_one_program_is_for_every_length(name: str) -> None:
     torch.compiler.reset()
-    model = made(name, max_seq_len=LONG, num_layers=1)
+    model = make_model(name, max_seq_len=LONG, num_layers=1)
     length = torch.export.Dim("length", min=1, max=LONG)
     program = torch.export.export(
         model, (some_tokens(7),), dynamic_shapes=({1: length},), strict=True
@@ -261,8 +261,10 @@ def test_a_state_takes_the_same_room_at_any_length() -> None:
 def test_drafts_are_checked_by_what_can_go_back(model: GPT) -> None:
     drafter, greedy = NgramDrafter(V), Sampling(temperature=0.0)
     prompt, how = [1, 2, 3, 1, 2], {"max_new_tokens": 9}
-    found = speculate(model, prompt, drafter, probabilities=greedy.probabilities, **how)
-    assert found.tokens == generate(model, [prompt], sampling=greedy, **how)[0]
+    written = speculate(
+        model, prompt, drafter, probabilities=greedy.probabilities, **how
+    )
+    assert written.tokens == generate(model, [prompt], sampling=greedy, **how)[0]
 
 
 def test_what_keys_are_kept_can_be_kept_in_pages(model: GPT) -> None:
@@ -362,7 +364,7 @@ def test_a_hook_on_what_could_be_absorbed_is_called() -> None:
     x = torch.randn(B, 1, 12)
     calls: list[Tensor] = []
     before = layer(x)
-    handle = layer.kv_up.register_forward_hook(lambda *given: calls.append(given[2]))
+    handle = layer.kv_up.register_forward_hook(lambda *io: calls.append(io[2]))
     torch.testing.assert_close(layer(x), before)
     assert len(calls) == 1
     handle.remove()

@@ -28,7 +28,7 @@ def rand(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def made(*, bias: bool = False, **settings: Any) -> MultiHeadAttention:
+def make_layer(*, bias: bool = False, **settings: Any) -> MultiHeadAttention:
     layer = MultiHeadAttention(
         d_model=D,
         num_heads=H,
@@ -82,7 +82,7 @@ def test_a_cap_is_gemma_2s(monkeypatch: pytest.MonkeyPatch) -> None:
     from transformers import Gemma2Config
     from transformers.models.gemma2.modeling_gemma2 import Gemma2Attention
 
-    ours = made(soft_cap=0.9, scale=17**-0.5)
+    ours = make_layer(soft_cap=0.9, scale=17**-0.5)
     config = Gemma2Config(
         hidden_size=D,
         num_attention_heads=H,
@@ -103,7 +103,7 @@ def test_a_learned_sink_is_gpt_oss_s(
     from transformers import GptOssConfig
     from transformers.models.gpt_oss.modeling_gpt_oss import GptOssAttention
 
-    ours = made(learned_sink=True, bias=bias)
+    ours = make_layer(learned_sink=True, bias=bias)
     config = GptOssConfig(
         hidden_size=D,
         num_attention_heads=H,
@@ -124,7 +124,7 @@ def test_a_gate_is_qwen3_nexts(monkeypatch: pytest.MonkeyPatch) -> None:
     from transformers import Qwen3NextConfig
     from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextAttention
 
-    ours = made(gate="features")
+    ours = make_layer(gate="features")
     config = Qwen3NextConfig(
         hidden_size=D,
         num_attention_heads=H,
@@ -197,8 +197,11 @@ def test_inputs_that_do_not_fit(as_a_caller: None) -> None:
     q, k, v = rand(B, H, T, D_K), rand(B, H_KV, S, D_K), rand(B, H_KV, S, D_V)
     mask = torch.ones(3, T, S, dtype=torch.bool)
     for call, message in (
-        (lambda: made(soft_cap=0.0), r"soft_cap=0.0 must be positive"),
-        (lambda: made(gate="tokens"), r"gate='tokens' must be one of none, heads, "),
+        (lambda: make_layer(soft_cap=0.0), r"soft_cap=0.0 must be positive"),
+        (
+            lambda: make_layer(gate="tokens"),
+            r"gate='tokens' must be one of none, ",
+        ),
         (lambda: cap_scores(q, float("inf")), "cap=inf must be positive and finite"),
         (
             lambda: adjusted_attention_with_weights(q, k, v, sink=rand(H_KV)),

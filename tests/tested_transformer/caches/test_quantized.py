@@ -16,32 +16,32 @@ B, H, S, D_K = 2, 3, 7, 4
 
 def test_per_token_by_hand() -> None:
     x = torch.tensor([[0.0, 15, 6, 7.4], [1, 1, 1, 1], [-30, 0, -14.9, -16]])
-    found = quantize(x, bits=4, per="token")
+    in_bits = quantize(x, bits=4, per="token")
     # Steps of 1 from 0, any from 1, and of 2 from -30; two codes in a byte.
-    assert found.low.tolist() == [[0], [1], [-30]]
-    assert found.step.tolist() == [[1], [0], [2]]
-    assert found.codes.tolist() == [[0 + 16 * 15, 6 + 16 * 7], [0, 0], [240, 8 + 112]]
+    assert in_bits.low.tolist() == [[0], [1], [-30]]
+    assert in_bits.step.tolist() == [[1], [0], [2]]
+    assert in_bits.codes.tolist() == [[0 + 16 * 15, 6 + 16 * 7], [0, 0], [240, 8 + 112]]
     wanted = torch.tensor([[0.0, 15, 6, 7], [1, 1, 1, 1], [-30, 0, -14, -16]])
-    assert torch.equal(found.restore(), wanted)
+    assert torch.equal(in_bits.restore(), wanted)
 
 
 def test_per_channel_by_hand() -> None:
     x = torch.tensor([[0.0, 100], [255, 100], [20.4, 355]])
-    found = quantize(x, bits=8, per="channel")
-    assert found.low.tolist() == [[0, 100]]
-    assert found.step.tolist() == [[1, 1]]
-    assert found.codes.tolist() == [[0, 0], [255, 0], [20, 255]]
+    in_bits = quantize(x, bits=8, per="channel")
+    assert in_bits.low.tolist() == [[0, 100]]
+    assert in_bits.step.tolist() == [[1, 1]]
+    assert in_bits.codes.tolist() == [[0, 0], [255, 0], [20, 255]]
 
 
 @given(st.sampled_from([8, 4]), st.sampled_from(["channel", "token"]), st.integers(0))
 def test_no_number_is_off_by_more_than_half_a_step(bits: int, per: str, seed: int):
     generator = torch.Generator().manual_seed(seed % 2**31)
     x = torch.randn(B, H, S, D_K, generator=generator, dtype=torch.float64) * 10
-    found = quantize(x, bits=bits, per=per)
+    in_bits = quantize(x, bits=bits, per=per)
     over = -2 if per == "channel" else -1
     extent = x.amax(over, keepdim=True) - x.amin(over, keepdim=True)
     half = extent / (2**bits - 1) / 2
-    assert ((found.restore() - x).abs() <= half * (1 + 1e-9)).all()
+    assert ((in_bits.restore() - x).abs() <= half * (1 + 1e-9)).all()
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ def test_16_bits_add_only_the_rounding_of_the_result(
     x[..., 0, :], x[..., 1, :] = -3 * spread, 3 * spread  # beyond 65504 from each other
     x[..., 0] = 3 * spread
     x = x.to(dtype)
-    found = quantize(x, bits=bits, per=per).restore()
-    assert found.dtype == dtype
+    in_bits = quantize(x, bits=bits, per=per).restore()
+    assert in_bits.dtype == dtype
     exact, over = x.double(), -2 if per == "channel" else -1
     extent = exact.amax(over, keepdim=True) - exact.amin(over, keepdim=True)
     half = extent / (2**bits - 1) / 2
     rounding = (exact.abs() + half) * torch.finfo(dtype).eps / 2
-    assert ((found.double() - exact).abs() <= half * (1 + 1e-4) + rounding).all()
+    assert ((in_bits.double() - exact).abs() <= half * (1 + 1e-4) + rounding).all()
 
 
 def new_layer(**settings: Any) -> QuantizedLayer:
