@@ -331,7 +331,7 @@ class Rotary(nn.Module):
 # To make a program takes a second or more: not every setting in every way.
 @pytest.mark.parametrize(
     ("num_kv_heads", "window", "way"),
-    [(1, None, "exported"), (3, 4, "traced"), (1, 4, "compiled")],
+    [(3, None, "exported"), (1, 4, "compiled")],
 )
 @pytest.mark.usefixtures("as_a_caller")
 def test_it_compiles_to_one_program_with_a_length_left_open(
@@ -347,7 +347,7 @@ def test_it_compiles_to_one_program_with_a_length_left_open(
             module,
             (torch.randn(B, T, D),),
             dynamic_shapes={"x": {1: length}},
-            strict=way == "traced",
+            strict=True,
         ).module()
     for t in (2, 3, 11, 64):
         x = torch.randn(B, t, D)
