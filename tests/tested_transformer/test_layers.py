@@ -32,18 +32,24 @@ S, E, H = 4, 6, 2  # of blocks: keys across, their width, their heads
 
 @pytest.mark.parametrize("name", NORMS)
 def test_a_norm_is_its_formula(name: str):
-    norm = make_norm(name, D, bias=False)
+    norm = make_norm(name, D, bias=False, eps=0.1)
     nn.init.normal_(norm.weight)
     x = torch.randn(T, D, requires_grad=True)
     centered = x - x.mean(dim=-1, keepdim=True) if name == "layer" else x
-    size = (centered.square().mean(dim=-1, keepdim=True) + 1e-5).sqrt()
+    size = (centered.square().mean(dim=-1, keepdim=True) + 0.1).sqrt()
     assert_alike(norm(x), centered / size * norm.weight, [x, norm.weight], close=1e-5)
 
 
 def test_only_a_layer_norm_may_have_a_bias():
     assert make_norm("layer", D).bias is not None
     assert make_norm("layer", D, bias=False).bias is None
+    assert AddNorm(d_model=D, bias=False).norm.bias is None
     assert [name for name, _ in make_norm("rms", D).named_parameters()] == ["weight"]
+
+
+def test_a_norm_has_a_name():
+    with pytest.raises(ValueError, match=r"^norm='batch' must be one of layer, rms$"):
+        make_norm("batch", D)
 
 
 # The feed-forward against its formula, for each activation.
@@ -125,7 +131,7 @@ NORMED = torch.tensor([[[-1.0, 0.0, 1.0, 0.0]]]) * 2**0.5
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_a_norm_stands_after_the_sum_or_before_the_part(norm_first: bool):
     read: list[Tensor] = []
-    add = AddNorm(d_model=4, norm_first=norm_first)
+    add = AddNorm(d_model=4, norm_first=True) if norm_first else AddNorm(d_model=4)
     output = add(X, lambda x: read.append(x) or 10 * x)
     torch.testing.assert_close(read[0], NORMED if norm_first else X, rtol=0, atol=1e-4)
     expected = X + 10 * NORMED if norm_first else NORMED
