@@ -63,18 +63,19 @@ def test_the_formula_counts_what_a_fair_game_gives():
         assert expected_tokens(acceptance, k) == pytest.approx(mean)
 
 
-def test_rows_that_a_token_was_not_drawn_from_are_refused(as_a_caller):
-    draft, target = torch.tensor([[1.0, 0.0, 0.0]]), torch.full((2, 3), 1 / 3)
-    with pytest.raises(ValueError, match=r"drafted\[0\]=1 has no probability in draft"):
-        verify([1], draft, target, RandomSource(0))
-
-
-def test_numbers_that_do_not_fit_are_refused():
-    message = (
-        "1 drafted tokens need as many rows of draft and one more row of target; "
-        "they have 1 and 1"
-    )
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        verify([1], torch.ones(1, 3), torch.ones(1, 3), RandomSource(0))
-    with pytest.raises(ValueError, match=r"^acceptance=1\.5 must lie between 0 and 1$"):
-        expected_tokens(1.5, 2)
+def test_what_does_not_fit_is_refused(as_a_caller):
+    one, two = torch.tensor([[1.0, 0.0, 0.0]]), torch.full((2, 3), 1 / 3)
+    few = "1 drafted tokens need as many rows of draft and one more row of target; "
+    for call, message in (
+        (
+            lambda rng: verify([1], one, two, rng),
+            r"drafted\[0\]=1 has no probability in",
+        ),
+        (lambda rng: verify([0], one, one, rng), f"{few}they have 1 and 1$"),
+        (
+            lambda rng: expected_tokens(1.5, 2),
+            r"acceptance=1\.5 must lie between 0 and ",
+        ),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            call(RandomSource(0))
