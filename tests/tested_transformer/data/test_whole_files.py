@@ -1,5 +1,5 @@
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -21,21 +21,19 @@ def test_pieces_are_written_one_after_the_other(tmp_path):
     assert [each.name for each in path.parent.iterdir()] == ["file"]
 
 
-def failing() -> Iterator[bytes]:
-    yield b"half"
-    raise KeyboardInterrupt
-
-
 def test_what_fails_half_way_leaves_the_old_file_and_nothing_else(tmp_path):
+    def failing():
+        yield b"half"
+        raise KeyboardInterrupt
+
     path = tmp_path / "file"
-    with pytest.raises(KeyboardInterrupt):
-        write_whole(path, failing())
-    assert list(tmp_path.iterdir()) == []
-    path.write_bytes(b"old")
-    with pytest.raises(KeyboardInterrupt):
-        write_whole(path, failing())
+    for before in ([], [path]):
+        for file in before:
+            file.write_bytes(b"old")
+        with pytest.raises(KeyboardInterrupt):
+            write_whole(path, failing())
+        assert list(tmp_path.iterdir()) == before
     assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_name_is_taken_only_when_the_bytes_are_on_the_disk(tmp_path, monkeypatch):
