@@ -1,6 +1,5 @@
 """An attention in a file is imported, made and checked, with an adapter if need be."""
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -66,7 +65,7 @@ def test_a_layer_that_takes_a_config_is_made_and_is_right(file, command):
     assert ended.err == f"Importing {file}, which runs the code in it.\n"
     assert str(file.parent) not in sys.path
     words = ("layer=2", "--json", "--skip", "modes,output", "--lengths", "5")
-    told = json.loads(command("check", f"{file}:Attention", *WITH, *words).out)
+    told = command("check", f"{file}:Attention", *WITH, *words).json
     assert told["state"] == "cannot tell"
     assert told["checks"]["modes"] == {"passed": None, "reason": "skipped"}
 
@@ -111,7 +110,7 @@ def test_an_adapter_is_written_completed_and_read(file, command):
     assert adapter.read_text() == text
     adapter.write_text(ADAPTER)
     ended = command(*words, "--json")
-    assert (ended.status, json.loads(ended.out)["state"]) == (0, "right")
+    assert (ended.status, ended.json["state"]) == (0, "right")
     for text, message in (
         ("", "other.py has no function adapter"),
         ("adapter = len", "other.py: TypeError: object of type 'function' has no len"),

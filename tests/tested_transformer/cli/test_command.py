@@ -110,7 +110,7 @@ def test_in_a_shell_ctrl_c_saves_and_says_how_to_go_on(text, tiny, command):
     end = told[-1]
     assert (end["event"], end["status"]) == ("end", "stopped")
     assert end["step"] == end["saved_step"] == told[-2]["step"]
-    saved = json.loads(command("info", "runs/play", "--json").out)
+    saved = command("info", "runs/play", "--json").json
     assert saved["step"] == end["step"]
 
 

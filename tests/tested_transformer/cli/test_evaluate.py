@@ -22,7 +22,7 @@ def loss_of(folder: Path, text: str, part: int, seq_len: int = 7) -> float:
 def test_a_run_is_evaluated_on_what_was_held_out(trained, text, command):
     ended = command("evaluate", "--json")
     assert (ended.status, ended.err) == (0, "")
-    told = json.loads(ended.out)
+    told = ended.json
     loss = loss_of(trained, text.read_text(), part=1)
     assert told["loss"] == pytest.approx(loss)
     assert told["bits_per_character"] == pytest.approx(loss / math.log(2))
@@ -36,7 +36,7 @@ def test_a_run_is_evaluated_on_what_was_held_out(trained, text, command):
 def test_another_text_is_read_whole(trained, text, command):
     Path("other.txt").write_text("that is the question.\nto be not\n")
     words = ["evaluate", str(trained), "other.txt", "--seq-len", "5", "--json"]
-    told = json.loads(command(*words).out)
+    told = command(*words).json
     alphabet = CharTokenizer.from_text(text.read_text())
     tokens = torch.tensor(alphabet.encode(Path("other.txt").read_text()))
     model = load_checkpoint(trained).model()
@@ -49,12 +49,12 @@ def test_a_rotary_run_reads_and_writes_texts_longer_than_its_own(train, command)
     losses: dict[str, float] = {}
     for scaling in ("linear", "yarn"):
         words = "--json", "--rotary-factor", "2", "--rotary-scaling", scaling
-        told = json.loads(command("evaluate", *words).out)
+        told = command("evaluate", *words).json
         assert told["seq_len"] == 14
         losses[scaling] = told["loss"]
         model = stretched_by(load_checkpoint("runs/play").model(), 2.0, scaling=scaling)
         asked = *words, "--seed", "3", "--max-new-tokens", "30"
-        wrote = json.loads(command("generate", *asked).out)["text"]
+        wrote = command("generate", *asked).json["text"]
         alphabet = tokenizer_from_dict(
             load_checkpoint("runs/play").settings["tokenizer"]
         )
@@ -69,7 +69,7 @@ def test_a_rotary_run_reads_and_writes_texts_longer_than_its_own(train, command)
 def test_bits_are_counted_by_character_whatever_the_tokens(text, tiny, command):
     words = [str(text), *tiny, "--max-seq-len", "2", "--tokenizer", "bpe"]
     assert command("train", *words, "--vocab-size", "270").status == 0
-    told = json.loads(command("evaluate", "--json").out)
+    told = command("evaluate", "--json").json
     tokenizer = tokenizer_from_dict(load_checkpoint("runs/play").settings["tokenizer"])
     tokens = split(torch.tensor(tokenizer.encode(text.read_text())))[1]
     characters = len(tokenizer.decode(tokens[1:].tolist()))
@@ -79,7 +79,7 @@ def test_bits_are_counted_by_character_whatever_the_tokens(text, tiny, command):
 
 
 def test_people_read_the_same(trained_here, text, command):
-    told = json.loads(command("evaluate", "--json").out)
+    told = command("evaluate", "--json").json
     shown = command("evaluate", str(trained_here)).out
     assert shown.startswith(f"{trained_here}:\n")
     for value in ("loss", "honest", "one_pass", "bits_per_character"):
@@ -104,23 +104,23 @@ def test_the_bound_of_the_default_text_is_shown(tiny, command):
     assert (start["text"], start["folder"]) == ("grammar", "runs/grammar")
     assert 0 < end["bound"] < end["loss"]
     assert "nats per character: the entropy of the text" in command("evaluate").out
-    told = json.loads(command("evaluate", "--json").out)
+    told = command("evaluate", "--json").json
     assert told["bound"] == end["bound"]
 
 
 def test_train_and_evaluate_measure_the_same_tokens(text, tiny, command):
     words = ["train", str(text), *tiny, "--eval-tokens", "20", "--json"]
     end = json.loads(command(*words).out.splitlines()[-1])
-    told = json.loads(command("evaluate", "--json").out)
+    told = command("evaluate", "--json").json
     assert (told["tokens"], told["part"]) == (21, "the beginning of the held-out part")
     assert told["loss"] == pytest.approx(end["loss"], rel=1e-6)
     assert told["honest"] == pytest.approx(end["honest"], rel=1e-6)
-    whole = json.loads(command("evaluate", "--num-tokens", "0", "--json").out)
+    whole = command("evaluate", "--num-tokens", "0", "--json").json
     assert (whole["tokens"], whole["part"]) == (49, "the held-out part")
     assert whole["loss"] == pytest.approx(
         loss_of(Path("runs/play"), text.read_text(), part=1)
     )
-    few = json.loads(command("evaluate", "--num-tokens", "9", "--json").out)
+    few = command("evaluate", "--num-tokens", "9", "--json").json
     assert few["tokens"] == 10
 
 

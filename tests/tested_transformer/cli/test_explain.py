@@ -23,7 +23,7 @@ def test_a_bug_is_shown_with_its_code_and_where_it_was_published(command):
     assert f"\nExplained in {exhibit.url}\n" in ended.out
     (first, *_) = exhibit.published
     assert f"\nPublished: {first.url}\n" in ended.out
-    told = json.loads(command("explain", "no-scale", "--json").out)
+    told = command("explain", "no-scale", "--json").json
     assert told["published"] == [each.url for each in exhibit.published]
     assert told["code"] in ended.out
 

@@ -38,7 +38,7 @@ def test_the_text_is_that_of_transformers(family, command):
         for more in ([], ["--draft", "ngram"], ["--draft", "m"]):
             ended = command("generate", "m", "--prompt", prompt, *GREEDY, *more)
             assert (ended.status, ended.err) == (0, "")
-            assert start + json.loads(ended.out)["text"] == text
+            assert start + ended.json["text"] == text
 
 
 def test_a_token_that_ends_a_text_ends_it(command):
@@ -65,7 +65,7 @@ def test_a_token_that_ends_a_text_ends_it(command):
         for more in ([], ["--draft", "ngram"]):
             ended = command("generate", "m", "--prompt", "The cat", *GREEDY, *more)
             assert (ended.status, ended.err) == (0, "")
-            assert json.loads(ended.out)["text"] == text
+            assert ended.json["text"] == text
 
 
 def test_there_is_room_for_the_text_and_no_more(command, monkeypatch):
@@ -88,7 +88,7 @@ def test_heads_begin_their_windows_as_the_model_was_trained(command):
     Path("text.txt").write_text(TEXT * 40)
     ended = command("heads", "m", "text.txt", "--num-tokens", "2100", "--json")
     assert (ended.status, ended.err) == (0, "")
-    told = json.loads(ended.out)
+    told = ended.json
     assert (told["windows"], told["seq_len"]) == (2, 1024)
     assert [len(layer) for layer in told["scores"]["induction"]] == [2, 2]
     # 1 of 2, 3, ..., 1025 tokens: the first one is the opening.
@@ -101,7 +101,7 @@ def test_evaluate_begins_its_windows_as_the_model_was_trained(command):
     Path("text.txt").write_text(TEXT)
     ended = command("evaluate", "m", "text.txt", "--seq-len", "16", "--json")
     assert (ended.status, ended.err) == (0, "")
-    told = json.loads(ended.out)
+    told = ended.json
     tokenizer = BytePairTokenizer.from_file("m/tokenizer.json")
     tokens = tokenizer.encode(TEXT)
     losses: list[float] = []
@@ -120,7 +120,7 @@ def test_windows_are_at_most_1024_unless_asked(command):
     Path("text.txt").write_text(TEXT)
     for words, length in (([], 1024), (["--seq-len", "2000"], 2000)):
         told = command("evaluate", "m", "text.txt", "--json", *words)
-        assert json.loads(told.out)["seq_len"] == length
+        assert told.json["seq_len"] == length
     source: Source = load_source("m", torch.device("cpu"))
     assert source.model.config.max_seq_len == 131072
     assert evaluate(source.model, torch.arange(20), seq_len=9) > 0

@@ -50,7 +50,7 @@ def near(scores: torch.Tensor) -> Any:
 def test_heads_are_scored_on_the_text_of_the_run(trained_here, text, command):
     ended = command("heads", "--json")
     assert (ended.status, ended.err) == (0, "")
-    told = json.loads(ended.out)
+    told = ended.json
     model = load_checkpoint(trained_here).model()
     tokenizer = CharTokenizer.from_text(text.read_text())
     tokens = torch.tensor(tokenizer.encode(text.read_text()))
@@ -76,7 +76,7 @@ def test_heads_are_scored_on_the_text_of_the_run(trained_here, text, command):
 
 def test_of_the_grammar_subjects_and_names_are_known(grammar, command):
     words = ["heads", str(grammar), "--num-tokens", "4000", "--json"]
-    told = json.loads(command(*words).out)
+    told = command(*words).json
     stories = write_stories(4000, seed=1000)
     found = load_checkpoint(grammar)
     tokenizer = CharTokenizer(found.settings["tokenizer"]["alphabet"])
@@ -101,7 +101,7 @@ def test_of_the_stories_words_are_the_tokens(tiny, command):
     found = load_checkpoint(Path("runs/stories"))
     assert found.settings["tokenizer"]["kind"] == "words"
     tokenizer = tokenizer_from_dict(found.settings["tokenizer"])
-    told = json.loads(command("heads", "--num-tokens", "900", "--json").out)
+    told = command("heads", "--num-tokens", "900", "--json").json
     stories = write_stories(5400, seed=1000, names=FEW_NAMES)
     tokens = torch.tensor(tokenizer.encode(stories.text))[:900]
     windows = tokens[: 28 * 32].view(28, 32)
@@ -128,7 +128,7 @@ def test_a_file_of_maps_has_a_byte_for_each_weight(trained, text, command):
             found = [*b64decode(packed)]
             wanted = weights.weights[layer][0, head][torch.ones(5, 5).tril() > 0]
             assert found == pytest.approx([255 * w for w in wanted.tolist()], abs=0.51)
-    scores = json.loads(command(*words, "--json").out)["scores"]
+    scores = command(*words, "--json").json["scores"]
     for kind, layers in scores.items():
         assert told["scores"][kind] == [pytest.approx(x, abs=1e-4) for x in layers]
     # Keys and values of two layers, twelve numbers of four bytes each.
@@ -153,9 +153,9 @@ def test_tokens_before_a_text_are_in_its_maps(trained, text, command, monkeypatc
 
 def test_few_windows_at_a_time_give_the_same(trained, text, command, monkeypatch):
     words = ["heads", str(trained), str(text), "--json"]
-    whole = json.loads(command(*words).out)["scores"]
+    whole = command(*words).json["scores"]
     monkeypatch.setattr(module, "_WEIGHTS", 1)
-    pieces = json.loads(command(*words).out)["scores"]
+    pieces = command(*words).json["scores"]
     for kind, scores in whole.items():
         assert pieces[kind] == near(torch.tensor(scores)), kind
 
@@ -167,7 +167,7 @@ def test_layers_may_differ_in_their_heads(trained, text, command):
     save_checkpoint(
         "small", config=small.config, weights=state, settings=found.settings
     )
-    told = json.loads(command("heads", "small", str(text), "--json").out)
+    told = command("heads", "small", str(text), "--json").json
     assert [len(of_layer) for of_layer in told["scores"]["previous"]] == [3, 2]
     rows = command("heads", "small", str(text)).out.splitlines()
     assert [row.split()[0] for row in rows[2:7]] == ["0.0", "0.1", "0.2", "1.0", "1.1"]
@@ -175,7 +175,7 @@ def test_layers_may_differ_in_their_heads(trained, text, command):
 
 def test_people_read_a_row_for_each_head(trained, text, command):
     words = ["heads", str(trained), str(text)]
-    told = json.loads(command(*words, "--json").out)
+    told = command(*words, "--json").json
     lines = command(*words).out.splitlines()
     assert lines[0] == f"runs/play: {told['windows']} windows of 7 tokens of {text}"
     assert lines[1].split() == ["head", *told["scores"]]
@@ -192,7 +192,7 @@ def test_people_read_a_row_for_each_head(trained, text, command):
 
 def test_a_kind_without_a_target_is_left_out(trained, command):
     Path("word.txt").write_text("question" * 9)
-    told = json.loads(command("heads", "runs/play", "word.txt", "--json").out)
+    told = command("heads", "runs/play", "word.txt", "--json").json
     assert list(told["scores"]) == ["previous", "first", "induction"]
 
 

@@ -1,4 +1,3 @@
-import json
 from importlib.metadata import version
 
 import torch
@@ -8,7 +7,7 @@ from tested_transformer.cli import info as module
 
 
 def test_a_machine_says_what_it_offers(command):
-    told = json.loads(command("info", "--json").out)
+    told = command("info", "--json").json
     assert told["torch"] == torch.__version__
     assert told["would_train_on"] in told["devices"] or told["would_train_on"] == "cuda"
     assert told["in"].split()[0] in ("fp32", "bf16", "fp16")
@@ -21,19 +20,19 @@ def test_a_machine_says_what_it_offers(command):
 
 def test_packages_are_listed_where_they_are(command, monkeypatch):
     monkeypatch.setattr(module, "_PACKAGES", ("rich", "no_such_package"))
-    told = json.loads(command("info", "--json").out)["packages"]
+    told = command("info", "--json").json["packages"]
     assert told == {"rich": version("rich")}
 
 
 def test_older_releases_of_pytorch_cannot_list_instructions(command, monkeypatch):
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
     monkeypatch.setattr(module.training, "choose_precision", lambda _: "fp32")
-    told = json.loads(command("info", "--json").out)["instructions"]
+    told = command("info", "--json").json["instructions"]
     assert told == torch.backends.cpu.get_cpu_capability()
 
 
 def test_a_run_says_what_it_is(trained_here, text, command):
-    told = json.loads(command("info", str(trained_here), "--json").out)
+    told = command("info", str(trained_here), "--json").json
     model = load_checkpoint(trained_here).model()
     assert told["parameters"] == told["active"] == model.num_parameters()
     assert told["bytes"] == sum(file.stat().st_size for file in trained_here.iterdir())
@@ -51,7 +50,7 @@ def test_a_run_that_only_began_has_no_loss(trained, command):
 
     found = load_checkpoint(trained)
     save_checkpoint("alone", config=found.config, weights=found.weights)
-    told = json.loads(command("info", "alone", "--json").out)
+    told = command("info", "alone", "--json").json
     assert {"step", "loss", "text", "tokenizer"} & told.keys() == set()
 
 
