@@ -33,13 +33,15 @@ def poem():
 
 
 def test_a_published_model_is_tuned_and_exported_again(folder, poem, command):
-    before = command("evaluate", str(folder), str(poem), "--json").json
+    def loss_of(model):
+        words = ["--seq-len", "30", "--json"]
+        return command("evaluate", str(model), str(poem), *words).json["loss"]
+
     words = ["--steps", "20", "--lr", "0.01", "--seq-len", "30", *SHORT[2:]]
     ended = command("train", str(poem), "--from", str(folder), *words)
     assert (ended.status, ended.err) == (0, "")
     run = Path("runs/poem")
-    after = command("evaluate", str(run), str(poem), "--json").json
-    assert after["loss"] < before["loss"] - 0.5
+    assert loss_of(run) < loss_of(folder) - 0.5
     checkpoint = load_checkpoint(run)
     assert checkpoint.settings["from"] == "published"
     assert checkpoint.config == load_pretrained(folder).config
@@ -49,8 +51,8 @@ def test_a_published_model_is_tuned_and_exported_again(folder, poem, command):
     assert source.opening == load_source(str(folder), torch.device("cpu")).opening
     assert command("generate", str(run), "--max-new-tokens", "3").status == 0
     assert command("export", str(run), "out").status == 0
-    told = json.loads(Path("out/config.json").read_text())
-    assert (told["model_type"], told["eos_token_id"]) == ("llama", 7)
+    exported = json.loads(Path("out/config.json").read_text())
+    assert (exported["model_type"], exported["eos_token_id"]) == ("llama", 7)
     theirs = transformers.AutoTokenizer.from_pretrained("out")
     assert theirs("The cat")["input_ids"][0] == source.opening[0]
 
