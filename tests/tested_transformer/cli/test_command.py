@@ -123,11 +123,11 @@ def test_an_output_that_is_closed_is_no_error(trained, monkeypatch):
         stream.close()
 
 
-class Unread(io.StringIO):
-    def write(self, text: str) -> int:
+def test_an_error_that_nobody_reads_keeps_its_status(monkeypatch):
+    def closed(text):
         raise BrokenPipeError
 
-
-def test_an_error_that_nobody_reads_keeps_its_status(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", Unread())
+    unread = io.StringIO()
+    unread.write = closed
+    monkeypatch.setattr(sys, "stderr", unread)
     assert main(["generate", "nothing"]) == 2

@@ -2,7 +2,7 @@ from importlib.metadata import version
 
 import torch
 
-from tested_transformer.checkpoints import load_checkpoint
+from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
 from tested_transformer.cli import info as module
 
 
@@ -18,17 +18,14 @@ def test_a_machine_says_what_it_offers(command):
     assert any(line.split() == ["torch", torch.__version__] for line in lines)
 
 
-def test_packages_are_listed_where_they_are(command, monkeypatch):
+def test_what_a_machine_lacks_is_left_out(command, monkeypatch):
     monkeypatch.setattr(module, "_PACKAGES", ("rich", "no_such_package"))
-    told = command("info", "--json").json["packages"]
-    assert told == {"rich": version("rich")}
-
-
-def test_older_releases_of_pytorch_cannot_list_instructions(command, monkeypatch):
+    # Older releases of PyTorch cannot list instructions.
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
     monkeypatch.setattr(module.training, "choose_precision", lambda _: "fp32")
-    told = command("info", "--json").json["instructions"]
-    assert told == torch.backends.cpu.get_cpu_capability()
+    told = command("info", "--json").json
+    assert told["packages"] == {"rich": version("rich")}
+    assert told["instructions"] == torch.backends.cpu.get_cpu_capability()
 
 
 def test_a_run_says_what_it_is(trained_here, text, command):
@@ -45,14 +42,9 @@ def test_a_run_says_what_it_is(trained_here, text, command):
     assert "d_model 12, num_heads 3, num_layers 2, attention softmax" in shown
 
 
-def test_a_run_that_only_began_has_no_loss(trained, command):
-    from tested_transformer.checkpoints import save_checkpoint
-
-    found = load_checkpoint(trained)
-    save_checkpoint("alone", config=found.config, weights=found.weights)
+def test_a_run_that_only_began_has_no_loss(trained, command, refused):
+    checkpoint = load_checkpoint(trained)
+    save_checkpoint("alone", config=checkpoint.config, weights=checkpoint.weights)
     told = command("info", "alone", "--json").json
     assert {"step", "loss", "text", "tokenizer"} & told.keys() == set()
-
-
-def test_no_run_is_one_error(refused):
     assert refused("info", "nowhere") == "there is no folder 'nowhere'"
