@@ -8,6 +8,7 @@ import pytest
 
 pytestmark = pytest.mark.usefixtures("as_a_caller")
 
+# A dataclass looks for its module, if its annotations are text.
 FILE = """
 import torch.nn.functional as F
 from dataclasses import dataclass
@@ -130,21 +131,24 @@ def test_what_is_mistaken_is_one_line(file, refused, command):
         (("x.py:A", "--causal", "--both"), "causal and both exclude each other"),
     ):
         assert refused("check", *words).startswith(message)
+    ours = "their_model.py"
     for target, words, message in (
-        ("broken.py:A", (), "error: broken.py: ZeroDivisionError: division by zero"),
+        ("broken.py:A", (), "broken.py: ZeroDivisionError: division by zero"),
         ("program.py:A", (), "program.py ends Python when it is imported"),
-        (":nothing", (), " has no class or function nothing"),
-        (":attend", WITH, "attend is not a class, so --with does not apply"),
-        (":Attention", WITH[:2], "no attribute 'bias'; pass what it needs"),
-        (":Attention", (), "Attention cannot be made: TypeError: "),
-        (":Attention", ("--with", "n=20,m=5"), "spaces between settings, not"),
-        (":attend", ("--call", "lambda"), "error: --call 'lambda': SyntaxError: "),
-        (":attend", ("--like", "what"), "--like 'what': NameError: name 'what' is not"),
-        (":attend", ("--adapter", "no.py"), "error: no.py: no such file"),
+        (f"{ours}:nothing", (), f"{ours} has no class or function nothing"),
+        (f"{ours}:attend", WITH, "attend is not a class, so --with does not apply"),
+        (f"{ours}:Attention", WITH[:2], ".*no attribute 'bias'; pass what it needs"),
+        (f"{ours}:Attention", (), "Attention cannot be made: TypeError: "),
+        (f"{ours}:Attention", ("--with", "n=20,m=5"), ".*spaces between settings, not"),
+        (f"{ours}:attend", ("--call", "lambda"), "--call 'lambda': SyntaxError: "),
+        (
+            f"{ours}:attend",
+            ("--like", "what"),
+            "--like 'what': NameError: name 'what' ",
+        ),
+        (f"{ours}:attend", ("--adapter", "no.py"), "no.py: no such file"),
     ):
-        path = f"their_model.py{target}" if target[0] == ":" else target
-        ended = command("check", path, *words)
+        ended = command("check", target, *words)
         _, line = ended.err.splitlines()
         assert (ended.status, ended.out) == (2, "")
-        assert line.startswith("tested-transformer: error: ")
-        assert message in line
+        assert re.match(f"tested-transformer: error: {message}", line), line
