@@ -26,6 +26,7 @@ from tested_transformer.checkpoints import (
 from tested_transformer.decoding import Sampling, generate
 from tested_transformer.decoding.readers import pad_left
 from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.multihead import Softmax
 from tested_transformer.rotary_scaling import yarn_rates
 
 # Different sizes, so that no two axes can be mistaken for each other. The text is
@@ -498,13 +499,13 @@ def test_what_a_family_lacks_is_named():
 
 
 def test_gemma_has_a_whole_number_for_the_scale_and_two_bases():
-    config = FAMILIES["gemma3_text"].config(settings_of("gemma3_text"), "tiny")
+    family = FAMILIES["gemma3_text"]
+    config = family.config(settings_of("gemma3_text"), "tiny")
+    usual = family.settings(replace(config, attention=Softmax()))
+    assert usual["query_pre_attn_scalar"] == D_K
     lost = replace(config, attention=AdjustedSoftmax(scale=0.3))
     with pytest.raises(ValueError, match="has no attention=AdjustedSoftmax"):
-        FAMILIES["gemma3_text"].settings(lost)
-    for free in (
-        replace(config, windows=None, local_rotary_base=None),  # of no effect
-        replace(config, local_rotary_base=None),  # the same for all layers
-    ):
-        again = FAMILIES["gemma3_text"].settings(free)
-        assert FAMILIES["gemma3_text"].config(again, "tiny").rotary_base == 500.0
+        family.settings(lost)
+    for windows in (None, config.windows):  # without a local base, all have the same
+        free = replace(config, windows=windows, local_rotary_base=None)
+        assert family.config(family.settings(free), "tiny").rotary_base == 500.0

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -130,26 +131,24 @@ def test_of_a_batch_in_parts_only_the_balance_of_experts_differs(make_model, tok
 
 
 def test_half_of_the_digits_lead_to_the_same_place(make_model, tokens):
-    seen: list[torch.dtype] = []
+    dtypes: set[torch.dtype] = set()
 
     def run(precision):
         model, lengths = make_model(), []
         model.blocks[1].feed_forward.up.register_forward_hook(
-            lambda _, __, output: seen.append(output.dtype)
+            lambda _, __, output: dtypes.add(output.dtype)
         )
+        recipe = replace(RECIPE, precision=precision, clip=0.5)
         state = train(
-            model,
-            tokens,
-            replace(RECIPE, precision=precision, clip=0.5),
-            on_step=lambda progress: lengths.append(progress.gradient),
+            model, tokens, recipe, on_step=lambda p: lengths.append(p.gradient)
         )
         return state.losses, lengths
 
     expected_losses, expected_lengths = run("fp32")
     for precision, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
-        seen.clear()
+        dtypes.clear()
         losses, lengths = run(precision)
-        assert {*seen} == {dtype}
+        assert dtypes == {dtype}
         assert losses == pytest.approx(expected_losses, abs=0.01)
         assert lengths == pytest.approx(expected_lengths, rel=0.05)
 
@@ -209,18 +208,11 @@ def test_the_seed_decides_and_nothing_else_does(make_model, tokens):
 
 
 def test_it_stops_when_told_and_saves(make_model, tokens):
-    reports: list[Progress] = []
-    saved: list[int] = []
-    state = train(
-        make_model(),
-        tokens,
-        RECIPE,
-        validation=tokens[:50],
-        on_step=reports.append,
-        save=lambda state: saved.append(state.step),
-        save_every=5,
-        stop=lambda: len(reports) == 6,
-    )
+    reports, saved = list[Progress](), list[int]()
+    how = {"validation": tokens[:50], "on_step": reports.append, "save_every": 5}
+    how["save"] = lambda state: saved.append(state.step)
+    how["stop"] = lambda: len(reports) == 6
+    state = train(make_model(), tokens, RECIPE, **how)
     # Asked before the seventh step is reported, as the flag of a signal is.
     assert (state.step, len(state.losses), saved) == (7, 7, [5, 7])
     assert state.saved_step == 7
@@ -275,17 +267,11 @@ def test_what_is_no_number_stops_the_run_and_is_not_saved(
 
     if step is None:
         model.norm.weight.register_hook(lambda gradient: gradient * number)
-    with pytest.raises(TrainingDivergedError) as caught:
-        train(
-            model,
-            tokens,
-            RECIPE,
-            save=lambda state: saved.append(state.step),
-            save_every=3,
-            on_step=spoil,
-        )
-    assert str(caught.value).startswith(message)
-    assert (caught.value.saved_step, saved) == ([None, *saved_steps][-1], saved_steps)
+    keep = {"save": lambda state: saved.append(state.step), "save_every": 3}
+    with pytest.raises(TrainingDivergedError, match=f"^{message}") as diverged:
+        train(model, tokens, RECIPE, on_step=spoil, **keep)
+    assert saved == saved_steps
+    assert diverged.value.saved_step == (saved[-1] if saved else None)
 
 
 def test_a_loss_that_rises_stops_the_run_and_is_not_saved(make_model, tokens):
@@ -392,38 +378,34 @@ def test_a_recorded_step_learns_the_same(
 
 
 def test_what_does_not_go_together_is_refused(make_model, tokens, monkeypatch):
-    for changes, shard, message in (
+    usual, text = make_model(), torch.zeros_like(tokens)
+    for changes, settings, message in (
         (
             {"precision": "fp16"},
-            True,
-            "shard=True cannot be combined with precision='f",
+            {"shard": True},
+            "shard=True cannot be combined with p",
         ),
-        ({"graph": True}, False, "graph=True needs a GPU; the model is on"),
+        ({"graph": True}, {}, "graph=True needs a GPU; the model is on"),
     ):
         with pytest.raises(ValueError, match=f"^{message}"):
-            train(make_model(), tokens, replace(RECIPE, **changes), shard=shard)
+            train(usual, text, replace(RECIPE, **changes), **settings)
     # All else is refused before anything is measured.
     monkeypatch.setattr(loop, "training_precision", None)
     two = {"world": World(rank=1, size=2)}
     over = {"state": TrainingState(step=6, losses=[1.0] * 6)}
+    short = {"validation": torch.tensor([3])}
     compiled = torch.compile(make_model(), backend="eager")
     for model, changes, settings, message in (
-        (make_model(), {"seq_len": 8}, {}, "seq_len=8 must be at most max_seq_len=7"),
-        (make_model(), {"steps": 5}, over, "the training state has 6 steps; the recip"),
-        (make_model(), {}, {"save_every": 0}, "save_every=0 must be positive"),
-        (
-            make_model(),
-            {},
-            {"validation": torch.tensor([3])},
-            "validation must be at l",
-        ),
-        (make_model(), {"batch_size": 9}, two, "batch_size=9 must be divisible by acc"),
-        (make_model(), {"accumulate": 6}, two, "batch_size=6 must be divisible by acc"),
+        (usual, {"seq_len": 8}, {}, "seq_len=8 must be at most max_seq_len=7"),
+        (usual, {"steps": 5}, over, "the training state has 6 steps; the recipe ends"),
+        (usual, {}, {"save_every": 0}, "save_every=0 must be positive"),
+        (usual, {}, short, "validation must be at least 2 tokens"),
+        (usual, {"batch_size": 9}, two, "batch_size=9 must be divisible by accumulate"),
+        (usual, {"accumulate": 6}, two, "batch_size=6 must be divisible by accumulate"),
         (make_model(vocab_size=1), {}, {}, "vocab_size=1 leaves nothing to learn: eve"),
         (make_model(dropout=1.0), {}, {}, "dropout=1.0 must be less than 1: it drops "),
         (compiled, {}, {}, r".*write Recipe\(compile=True"),
     ):
-        text = torch.zeros_like(tokens)
         with pytest.raises(ValueError, match=f"^{message}"):
             train(model, text, replace(RECIPE, **changes), **settings)
 
@@ -431,12 +413,12 @@ def test_what_does_not_go_together_is_refused(make_model, tokens, monkeypatch):
 def test_losses_are_read_many_at_a_time_where_reading_is_waiting(
     make_model, tokens, monkeypatch
 ):
-    read: list[int] = []
-    read_losses, start = Monitor.read, Learner.__init__
+    reads: list[int] = []
+    read, start = Monitor.read, Learner.__init__
 
     def count(monitor):
-        read.append(len(monitor.unread))
-        read_losses(monitor)
+        reads.append(len(monitor.unread))
+        read(monitor)
 
     def slow_to_read(learner, *args, **settings):
         start(learner, *args, **settings)
@@ -446,18 +428,12 @@ def test_losses_are_read_many_at_a_time_where_reading_is_waiting(
     expected = train(make_model(), tokens, recipe)
     monkeypatch.setattr(Monitor, "read", count)
     monkeypatch.setattr(Learner, "__init__", slow_to_read)
-    reports, saved = [], []
-    state = train(
-        make_model(),
-        tokens,
-        recipe,
-        validation=tokens[:50],
-        on_step=reports.append,
-        save=lambda state: saved.append((state.step, len(state.losses))),
-        save_every=5,
-    )
+    reports, saved = list[Progress](), list[tuple[int, int]]()
+    how = {"validation": tokens[:50], "on_step": reports.append, "save_every": 5}
+    how["save"] = lambda state: saved.append((state.step, len(state.losses)))
+    state = train(make_model(), tokens, recipe, **how)
     # At 3 and 6 it is evaluated, at 4 it is time, at 5 and 7 it is saved.
-    assert read == [3, 1, 1, 1, 1]
+    assert reads == [3, 1, 1, 1, 1]
     assert state.losses == expected.losses
     assert saved == [(5, 5), (7, 7)]
     assert [r.step for r in reports] == [1, 2, 3, 4, 5, 6, 7]
@@ -467,13 +443,11 @@ def test_losses_are_read_many_at_a_time_where_reading_is_waiting(
 def test_each_step_process_and_seed_draws_its_own_dropout(make_model, tokens):
     learner = Learner(make_model(), tokens, replace(RECIPE, steps=50))
     numbers = set()
-    for seed in range(3):
-        for rank in range(3):
-            learner.recipe = replace(learner.recipe, seed=seed)
-            learner.world = World(rank, 3)
-            for step in range(50):
-                learner.begin(step)
-                numbers.add(torch.initial_seed() % 2**32)
+    for seed, rank, step in product(range(3), range(3), range(50)):
+        learner.recipe = replace(learner.recipe, seed=seed)
+        learner.world = World(rank, 3)
+        learner.begin(step)
+        numbers.add(torch.initial_seed() % 2**32)
     # PyTorch's generator on the CPU takes 32 bits of a seed.
     assert len(numbers) == 3 * 3 * 50
 
