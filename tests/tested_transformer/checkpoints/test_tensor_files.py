@@ -107,26 +107,19 @@ class Watch(TorchDispatchMode):
         return result
 
 
-@pytest.mark.parametrize(
-    ("kept", "dtype"),
-    [
-        ("in two files", torch.bfloat16),
-        ("in two files", torch.float32),
-        ("shipped", None),  # which is float32 first
-    ],
-)
-def test_a_model_is_in_memory_only_once(tmp_path, kept, dtype):
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, None])
+def test_a_model_is_in_memory_only_once(tmp_path, dtype):
     model = GPT(CONFIG, dtype=torch.bfloat16)
     saved = max(weight.nbytes for weight in model.parameters())
     # Queries, keys and values are one tensor in GPT-2's file.
     saved = max(saved, 3 * model.blocks[0].attention.q_proj.weight.nbytes)
-    if kept == "in two files":
-        put_in_parts(tmp_path, *to_gpt2(model))
+    if dtype is None:
+        ship_model(tmp_path, model)  # which is float32 first
     else:
-        ship_model(tmp_path, model)
+        put_in_parts(tmp_path, *to_gpt2(model))
     with Watch() as watch:
-        found = load_pretrained(tmp_path, dtype=dtype)
-    size = sum(weight.nbytes for weight in found.parameters())
+        loaded = load_pretrained(tmp_path, dtype=dtype)
+    size = sum(weight.nbytes for weight in loaded.parameters())
     assert size <= watch.most <= size + saved
 
 
