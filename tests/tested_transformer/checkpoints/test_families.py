@@ -33,73 +33,51 @@ from tested_transformer.rotary_scaling import yarn_rates
 # longer than the window.
 V, LONGEST, D, D_FF, L, H, H_KV, D_K, B, T = 61, 44, 48, 24, 3, 8, 4, 10, 6, 23
 WINDOW, EXPERTS, PICKED = 7, 5, 2
-BASE = {
-    "vocab_size": V,
-    "max_position_embeddings": LONGEST,
-    "hidden_size": D,
-    "intermediate_size": D_FF,
-    "num_hidden_layers": L,
-    "num_attention_heads": H,
-    "num_key_value_heads": H_KV,
-    **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id")),
+SIZES = {
+    **{"vocab_size": V, "max_position_embeddings": LONGEST},
+    **{"hidden_size": D, "intermediate_size": D_FF, "num_hidden_layers": L},
+    **{"num_attention_heads": H, "num_key_value_heads": H_KV},
 }
-LLAMA3 = {
-    "rope_type": "llama3",
-    "rope_theta": 1_000.0,
-    "factor": 4.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 3.0,
-    "original_max_position_embeddings": 19,
+BASE = SIZES | dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
+
+
+def rope(kind: str, base: float, **more: Any) -> dict[str, Any]:
+    return {"rope_type": kind, "rope_theta": base, **more}
+
+
+LLAMA3 = rope(
+    "llama3",
+    1_000.0,
+    factor=4.0,
+    low_freq_factor=1.0,
+    high_freq_factor=3.0,
+    original_max_position_embeddings=19,
+)
+YARN = rope("yarn", 1_000.0, factor=4.0, original_max_position_embeddings=11)
+HEAD, WINDOWED = {"head_dim": D_K}, {"sliding_window": WINDOW}
+SLIDING = {"use_sliding_window": True, **WINDOWED}
+PICKING = {"num_experts_per_tok": PICKED}
+LOCAL = {**PICKING, "num_local_experts": EXPERTS, **WINDOWED}
+QWEN_MOE = {"num_experts": EXPERTS, "moe_intermediate_size": 40, "norm_topk_prob": True}
+GEMMA = {**HEAD, **WINDOWED, "query_pre_attn_scalar": 5}
+CAPS = {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 20.0}
+BASES = {
+    "full_attention": rope("default", 500.0),
+    "sliding_attention": rope("default", 50.0),
 }
-_MOE = {"num_experts_per_tok": PICKED}
-_SLIDING = {"use_sliding_window": True, "sliding_window": WINDOW}
 MODELS: dict[str, dict[str, Any]] = {
-    "llama": {"head_dim": D_K, "rope_parameters": LLAMA3},
+    "llama": {**HEAD, "rope_parameters": LLAMA3},
     "smollm3": {"no_rope_layers": [1, 0, 1]},
-    "mistral": {"sliding_window": WINDOW},
-    "mixtral": {**_MOE, "num_local_experts": EXPERTS, "sliding_window": WINDOW},
-    "qwen2": {**_SLIDING, "max_window_layers": 1},
-    "qwen3": {**_SLIDING, "max_window_layers": 2, "head_dim": D_K},
-    "qwen3_moe": {
-        **_MOE,
-        **_SLIDING,
-        "head_dim": D_K,
-        "num_experts": EXPERTS,
-        "moe_intermediate_size": 40,
-        "norm_topk_prob": True,
-    },
+    "mistral": WINDOWED,
+    "mixtral": LOCAL,
+    "qwen2": {**SLIDING, "max_window_layers": 1},
+    "qwen3": {**SLIDING, "max_window_layers": 2, **HEAD},
+    "qwen3_moe": {**PICKING, **SLIDING, **HEAD, **QWEN_MOE},
     "olmo2": {},
-    "gemma2": {
-        "head_dim": D_K,
-        "sliding_window": WINDOW,
-        "query_pre_attn_scalar": 5,
-        "attn_logit_softcapping": 3.0,
-        "final_logit_softcapping": 20.0,
-    },
-    "gemma3_text": {
-        "head_dim": D_K,
-        "sliding_window": WINDOW,
-        "sliding_window_pattern": 2,
-        "query_pre_attn_scalar": 5,
-        "rope_parameters": {
-            "full_attention": {"rope_theta": 500.0, "rope_type": "default"},
-            "sliding_attention": {"rope_theta": 50.0, "rope_type": "default"},
-        },
-    },
-    "gpt_oss": {
-        **_MOE,
-        "head_dim": D_K,
-        "num_local_experts": EXPERTS,
-        "sliding_window": WINDOW,
-        "rope_parameters": {
-            "rope_type": "yarn",
-            "rope_theta": 1_000.0,
-            "factor": 4.0,
-            "original_max_position_embeddings": 11,
-            "truncate": False,
-        },
-    },
-    "phi3": {"sliding_window": WINDOW},
+    "gemma2": {**GEMMA, **CAPS},
+    "gemma3_text": {**GEMMA, "sliding_window_pattern": 2, "rope_parameters": BASES},
+    "gpt_oss": {**LOCAL, **HEAD, "rope_parameters": YARN | {"truncate": False}},
+    "phi3": WINDOWED,
 }
 
 
@@ -296,26 +274,22 @@ def test_the_base_and_sizes_may_be_left_out():
     )
 
 
+LONG = {"short_factor": [1.0, 1.5, 2.0, 3.0, 5.0], "long_factor": [9.0] * 5}
 RULES: dict[str, dict[str, Any]] = {
     "default": {},
     "linear": {"factor": 3.0},
     "llama3": LLAMA3,
-    "yarn": {"factor": 4.0, "original_max_position_embeddings": 11},
+    "yarn": YARN,
     "yarn, not whole": {"factor": 4.0, "truncate": False, "beta_fast": 2.0},
     "yarn, as sharp": {"factor": 4.0, "attention_factor": 1.0, "beta_slow": 0.5},
-    "longrope": {"short_factor": [1.0, 1.5, 2.0, 3.0, 5.0], "long_factor": [9.0] * 5},
-    "longrope, sharper": {
-        "short_factor": [1.0, 1.5, 2.0, 3.0, 5.0],
-        "long_factor": [9.0] * 5,
-        "attention_factor": 1.25,
-    },
+    "longrope": LONG,
+    "longrope, sharper": {**LONG, "attention_factor": 1.25},
 }
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_rules_of_rotary_positions(rule, tmp_path):
-    kind = rule.partition(",")[0]
-    settings = {"rope_type": kind, "rope_theta": 100.0, **RULES[rule]}
+    settings = RULES[rule] | rope(rule.partition(",")[0], 100.0)
     model = theirs("llama", num_hidden_layers=1, rope_parameters=settings)
     ours = load_pretrained(saved(model, tmp_path))
     tokens = torch.randint(V, (2, LONGEST))
@@ -326,7 +300,7 @@ def test_rules_of_rotary_positions(rule, tmp_path):
 
 ROPE = "rope_parameters of tiny"
 LINEAR = {"rope_type": "linear"}
-LONG = {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [2.0]}
+LONGER = rope("longrope", 10_000.0, **LONG)
 TRAINED = {"original_max_position_embeddings": 11}
 UNREADABLE: list[tuple[str, dict[str, Any], str]] = [
     ("llama", {"clip_qkv": 8.0}, "tiny has clip_qkv=8.0, which this library does not "),
@@ -346,7 +320,7 @@ UNREADABLE: list[tuple[str, dict[str, Any], str]] = [
     # Phi-3 with long texts says outside of its rule how long it was trained.
     (
         "phi3",
-        {"rope_parameters": LONG, **TRAINED},
+        {"rope_parameters": LONGER, **TRAINED},
         f"{ROPE} has original_max_position_embeddings=11, less than max_positi",
     ),
     *(
@@ -355,7 +329,11 @@ UNREADABLE: list[tuple[str, dict[str, Any], str]] = [
             ("llama", 3, f"{ROPE} must be settings by name, not 3"),
             ("llama", {"rope_type": "dynamic"}, "tiny has rope_type='dynamic'; only "),
             ("llama", {**LLAMA3, "mscale": 2.0}, f"{ROPE} has mscale=2.0, which this "),
-            ("llama", LONG | TRAINED, f"{ROPE} has original_max_position_embeddings="),
+            (
+                "llama",
+                LONGER | TRAINED,
+                f"{ROPE} has original_max_position_embeddings=",
+            ),
             ("llama", LINEAR, f"{ROPE} does not say factor"),
             ("llama", {**LINEAR, "factor": "two"}, f"{ROPE}: could not convert strin"),
             ("gemma3_text", {"rope_theta": 1.0}, f"{ROPE} does not say sliding_atten"),
