@@ -44,13 +44,13 @@ def save(folder: Path, number: int) -> None:
 
 def number_in(folder: Path) -> int:
     """Read that number, which must be the same everywhere."""
-    found = load_checkpoint(folder)
-    assert found.training is not None
+    loaded = load_checkpoint(folder)
+    assert loaded.training is not None
     everywhere = {
-        found.settings["number"],
-        found.training[1]["number"],
-        *found.training[0]["c"].unique().tolist(),
-        *torch.cat([x.flatten() for x in found.weights.values()]).unique().tolist(),
+        loaded.settings["number"],
+        loaded.training[1]["number"],
+        *loaded.training[0]["c"].unique().tolist(),
+        *torch.cat([x.flatten() for x in loaded.weights.values()]).unique().tolist(),
     }
     assert len(everywhere) == 1
     return everywhere.pop()

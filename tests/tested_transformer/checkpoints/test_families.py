@@ -141,11 +141,11 @@ def test_logits_and_gradients_are_those_of_transformers(name, tmp_path):
     logits, wanted = ours(tokens), model(tokens).logits
     assert wanted.std() > 1.0
     check_close(logits, wanted)
-    found = gradients(logits, tokens, ours)
+    result = gradients(logits, tokens, ours)
     # What maps weights adds a constant where gains are stored as differences from 1.
     mapped = partial(FAMILIES[name].theirs, config=ours.config)
-    shifts = dict(mapped({each: torch.zeros_like(found[each]) for each in found}))
-    back = {each: tensor - shifts[each] for each, tensor in mapped(found)}
+    shifts = dict(mapped({each: torch.zeros_like(result[each]) for each in result}))
+    back = {each: tensor - shifts[each] for each, tensor in mapped(result)}
     # Some experts are stored together, and by other names than the module has.
     expected = theirs_by_name(model, gradients(wanted, tokens, model), tmp_path / "g")
     assert back.keys() == expected.keys()
@@ -248,11 +248,11 @@ def test_what_a_config_leaves_out_means_the_same(name):
             rest = {key: settings[key] for key in settings.keys() - {left_out}}
             filled = json.loads(kind.from_dict(copy.deepcopy(rest)).to_json_string())
             try:
-                found = FAMILIES[name].config(rest, name)
+                result = FAMILIES[name].config(rest, name)
             except CheckpointError:
                 refused.add(left_out)
             else:
-                assert found == FAMILIES[name].config(filled, name), left_out
+                assert result == FAMILIES[name].config(filled, name), left_out
     assert refused <= {
         *("sliding_window", "attn_logit_softcapping", "final_logit_softcapping"),
         *("num_local_experts", "num_experts_per_tok", "moe_intermediate_size"),

@@ -220,13 +220,13 @@ def test_a_model_of_any_kind_is_loaded_from_its_folder(tmp_path, dtype):
         "nanogpt": deepcopy(nano).float(),
     }
     for name, expected in kinds.items():
-        found = load_pretrained(tmp_path / name)
-        assert not found.training
-        check_same(found, expected)
-        found = load_pretrained(str(tmp_path / name), dtype=torch.float64)
-        assert {weight.dtype for weight in found.parameters()} == {torch.float64}
-    found = load_pretrained(tmp_path / "run", device="meta")
-    assert {weight.device.type for weight in found.parameters()} == {"meta"}
+        loaded = load_pretrained(tmp_path / name)
+        assert not loaded.training
+        check_same(loaded, expected)
+        loaded = load_pretrained(str(tmp_path / name), dtype=torch.float64)
+        assert {weight.dtype for weight in loaded.parameters()} == {torch.float64}
+    loaded = load_pretrained(tmp_path / "run", device="meta")
+    assert {weight.device.type for weight in loaded.parameters()} == {"meta"}
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path, model):

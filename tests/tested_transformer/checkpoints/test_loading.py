@@ -81,17 +81,18 @@ def test_all_of_it_comes_back(tmp_path):
     assert not has_checkpoint(tmp_path)
     save(tmp_path, GPT(CONFIG))
     assert has_checkpoint(tmp_path)
-    found = load_checkpoint(str(tmp_path))
-    assert (found.folder, found.config, found.settings) == (tmp_path, CONFIG, SETTINGS)
-    tensors, values = found.training
+    loaded = load_checkpoint(str(tmp_path))
+    assert (loaded.folder, loaded.config) == (tmp_path, CONFIG)
+    assert loaded.settings == SETTINGS
+    tensors, values = loaded.training
     assert values == {"step": 3}
     assert tensors.keys() == TRAINING.keys()
     assert all(torch.equal(tensors[name], TRAINING[name]) for name in tensors)
     # What is not wanted is not read.
     file_of(tmp_path, "training").write_bytes(b"")
-    found = load_checkpoint(tmp_path, training=False)
-    assert found.training is None
-    assert found.model().config == CONFIG
+    loaded = load_checkpoint(tmp_path, training=False)
+    assert loaded.training is None
+    assert loaded.model().config == CONFIG
 
 
 def test_names_from_before_attention_had_a_core_are_read(tmp_path, monkeypatch):
@@ -106,8 +107,8 @@ def test_names_from_before_attention_had_a_core_are_read(tmp_path, monkeypatch):
     tokens = torch.randint(CONFIG.vocab_size, (2, 4))
     assert torch.equal(checkpoint.model()(tokens), model(tokens))
     assert checkpoint.training is not None
-    found = {name.split("/")[1] for name in checkpoint.training[0]}
-    assert found == set(model.state_dict())
+    loaded = {name.split("/")[1] for name in checkpoint.training[0]}
+    assert loaded == set(model.state_dict())
 
 
 def test_a_model_in_training_does_not_change_what_was_loaded(tmp_path):
@@ -218,8 +219,8 @@ def test_a_checkpoint_that_is_exchanged_meanwhile_is_read_anew(tmp_path, monkeyp
                 return moment(*args)
 
             patch.setattr(loading, moment.__name__, slow)
-            found = load_checkpoint(tmp_path)
+            loaded = load_checkpoint(tmp_path)
         assert times == []
-        assert found.settings == {"number": 2}
+        assert loaded.settings == {"number": 2}
         expected = model.token_embedding.weight
-        assert torch.equal(found.weights["token_embedding.weight"], expected)
+        assert torch.equal(loaded.weights["token_embedding.weight"], expected)

@@ -55,8 +55,8 @@ def test_the_second_checkpoint_takes_the_place_of_the_first(tmp_path):
         save(folder, 2)
         assert (number_in(folder), names_in(folder)) == (2, WHOLE)
     save_checkpoint(folder, config=CONFIG, weights=weights_of(1))
-    found = load_checkpoint(folder)
-    assert (found.settings, found.training) == ({}, None)
+    loaded = load_checkpoint(folder)
+    assert (loaded.settings, loaded.training) == ({}, None)
     assert names_in(folder) == WHOLE[:-1]
 
 

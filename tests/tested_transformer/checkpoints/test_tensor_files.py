@@ -58,15 +58,15 @@ def folder(tmp_path):
 
 def test_tensors_are_read_from_all_files(folder):
     expected = load_file(folder / ONE) | load_file(folder / TWO)
-    found = TensorFiles(folder / ONE, folder / TWO)
-    assert len(found) == len(expected)
-    torch.testing.assert_close(dict(found), expected, rtol=0, atol=0)
-    for name, shape in found.on_meta().items():
-        assert (shape.shape, shape.dtype) == (found[name].shape, found[name].dtype)
+    loaded = TensorFiles(folder / ONE, folder / TWO)
+    assert len(loaded) == len(expected)
+    torch.testing.assert_close(dict(loaded), expected, rtol=0, atol=0)
+    for name, shape in loaded.on_meta().items():
+        assert (shape.shape, shape.dtype) == (loaded[name].shape, loaded[name].dtype)
         assert shape.is_meta
     with pytest.raises(KeyError):
-        found["other"]
-    check_fit(expected, found.on_meta(), "it")
+        loaded["other"]
+    check_fit(expected, loaded.on_meta(), "it")
 
 
 def test_progress_is_told_once_for_each_tensor(folder):
@@ -83,10 +83,10 @@ def test_progress_is_told_once_for_each_tensor(folder):
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_refused(folder):
-    found = TensorFiles(folder / ONE)
+    loaded = TensorFiles(folder / ONE)
     os.truncate(folder / ONE, (folder / ONE).stat().st_size // 2)
     with pytest.raises(CheckpointError, match=f"^{folder / ONE} is cut short$"):
-        dict(found)
+        dict(loaded)
 
 
 class Watch(TorchDispatchMode):

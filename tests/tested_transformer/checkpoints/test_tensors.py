@@ -64,11 +64,11 @@ def test_a_file_that_was_read_is_let_go(tmp_path):
     path = tmp_path / "mapped"
     write_tensors(path, {"a": torch.arange(3.0)})
     maps = Path("/proc/self/maps")
-    found = safetensors.torch.load_file(path)
+    loaded = safetensors.torch.load_file(path)
     assert str(path) in maps.read_text()
-    del found
-    found = TensorFiles(path)
-    assert found["a"].tolist() == [0.0, 1.0, 2.0]
+    del loaded
+    loaded = TensorFiles(path)
+    assert loaded["a"].tolist() == [0.0, 1.0, 2.0]
     assert str(path) not in maps.read_text()
 
 
@@ -85,8 +85,8 @@ def test_names_of_one_memory_are_written_twice(tmp_path):
     whole = torch.arange(12.0)
     tensors = {"all": whole, "again": whole, "end": whole[7:], "start": whole[:5]}
     write_tensors(tmp_path / "file", tensors)
-    found = TensorFiles(tmp_path / "file")
-    assert all(torch.equal(found[name], tensors[name]) for name in tensors)
+    loaded = TensorFiles(tmp_path / "file")
+    assert all(torch.equal(loaded[name], tensors[name]) for name in tensors)
 
 
 def test_a_file_that_was_cut_short_anywhere_is_refused(tmp_path):

@@ -66,9 +66,9 @@ def test_a_layer_that_takes_a_config_is_made_and_is_right(file, command):
     assert ended.err == f"Importing {file}, which runs the code in it.\n"
     assert str(file.parent) not in sys.path
     words = ("layer=2", "--json", "--skip", "modes,output", "--lengths", "5")
-    told = command("check", f"{file}:Attention", *WITH, *words).json
-    assert told["state"] == "cannot tell"
-    assert told["checks"]["modes"] == {"passed": None, "reason": "skipped"}
+    report = command("check", f"{file}:Attention", *WITH, *words).json
+    assert report["state"] == "cannot tell"
+    assert report["checks"]["modes"] == {"passed": None, "reason": "skipped"}
 
 
 def test_what_is_meant_can_be_said(file, command):

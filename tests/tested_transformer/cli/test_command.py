@@ -101,15 +101,15 @@ def test_in_a_shell_ctrl_c_saves_and_says_how_to_go_on(text, tiny, command):
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        told = [json.loads(process.stdout.readline()) for _ in range(5)]
+        report = [json.loads(process.stdout.readline()) for _ in range(5)]
         process.send_signal(signal.SIGINT)
-        told += [json.loads(line) for line in process.stdout]
+        report += [json.loads(line) for line in process.stdout]
         assert process.wait() == 130
         said = process.stderr.read()
     assert "finishing the step, then saving" in said
-    end = told[-1]
+    end = report[-1]
     assert (end["event"], end["status"]) == ("end", "stopped")
-    assert end["step"] == end["saved_step"] == told[-2]["step"]
+    assert end["step"] == end["saved_step"] == report[-2]["step"]
     saved = command("info", "runs/play", "--json").json
     assert saved["step"] == end["step"]
 

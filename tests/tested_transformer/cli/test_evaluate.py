@@ -41,12 +41,12 @@ def test_a_run_is_evaluated_on_what_was_held_out(trained_here, text, command):
 def test_another_text_is_read_whole(trained, text, command):
     Path("other.txt").write_text("that is the question.\nto be not\n")
     words = ["evaluate", str(trained), "other.txt", "--seq-len", "5", "--json"]
-    told = command(*words).json
+    report = command(*words).json
     alphabet = CharTokenizer.from_text(text.read_text())
     tokens = torch.tensor(alphabet.encode(Path("other.txt").read_text()))
     model = load_checkpoint(trained).model()
-    assert told["loss"] == pytest.approx(evaluate(model, tokens, seq_len=5))
-    assert (told["tokens"], told["part"]) == (32, "all")
+    assert report["loss"] == pytest.approx(evaluate(model, tokens, seq_len=5))
+    assert (report["tokens"], report["part"]) == (32, "all")
 
 
 def test_a_rotary_run_reads_and_writes_texts_longer_than_its_own(train, command):
@@ -57,9 +57,9 @@ def test_a_rotary_run_reads_and_writes_texts_longer_than_its_own(train, command)
     losses = set[float]()
     for scaling in ("linear", "yarn"):
         words = "--json", "--rotary-factor", "2", "--rotary-scaling", scaling
-        told = command("evaluate", *words).json
-        assert told["seq_len"] == 14
-        losses.add(told["loss"])
+        report = command("evaluate", *words).json
+        assert report["seq_len"] == 14
+        losses.add(report["loss"])
         model = stretched_by(checkpoint.model(), 2.0, scaling=scaling)
         (tokens,) = generate(model, [alphabet.encode("\n")], **writing)
         wrote = command("generate", *words, "--seed", "3", "--max-new-tokens", "30")
@@ -70,18 +70,18 @@ def test_a_rotary_run_reads_and_writes_texts_longer_than_its_own(train, command)
 def test_bits_are_counted_by_character_whatever_the_tokens(text, tiny, command):
     words = [str(text), *tiny, "--max-seq-len", "2", "--tokenizer", "bpe"]
     assert command("train", *words, "--vocab-size", "270").status == 0
-    told = command("evaluate", "--json").json
+    report = command("evaluate", "--json").json
     tokenizer = tokenizer_from_dict(load_checkpoint("runs/play").settings["tokenizer"])
     tokens = split(torch.tensor(tokenizer.encode(text.read_text())))[1]
     characters = len(tokenizer.decode(tokens[1:].tolist()))
-    assert told["tokens"] == len(tokens) < characters
-    bits = told["loss"] * (len(tokens) - 1) / math.log(2)
-    assert told["bits_per_character"] == pytest.approx(bits / characters)
+    assert report["tokens"] == len(tokens) < characters
+    bits = report["loss"] * (len(tokens) - 1) / math.log(2)
+    assert report["bits_per_character"] == pytest.approx(bits / characters)
 
 
 def test_a_loss_that_is_not_honest_is_status_1(trained, command, monkeypatch):
-    found = Validation(step=0, loss=2.0, prefix=2.5, full=2.25, gap=0.5)
-    monkeypatch.setattr(module.training, "validate", lambda *_, **__: found)
+    result = Validation(step=0, loss=2.0, prefix=2.5, full=2.25, gap=0.5)
+    monkeypatch.setattr(module.training, "validate", lambda *_, **__: result)
     ended = command("evaluate")
     assert ended.status == 1
     assert "2.5000; in one pass 2.2500" in ended.out
@@ -102,10 +102,11 @@ def test_the_bound_of_the_default_text_is_shown(tiny, command):
 def test_train_and_evaluate_measure_the_same_tokens(text, tiny, command):
     words = ["train", str(text), *tiny, "--eval-tokens", "20", "--json"]
     end = command(*words).events[-1]
-    told = command("evaluate", "--json").json
-    assert (told["tokens"], told["part"]) == (21, "the beginning of the held-out part")
-    assert told["loss"] == pytest.approx(end["loss"], rel=1e-6)
-    assert told["honest"] == pytest.approx(end["honest"], rel=1e-6)
+    report = command("evaluate", "--json").json
+    assert report["tokens"] == 21
+    assert report["part"] == "the beginning of the held-out part"
+    assert report["loss"] == pytest.approx(end["loss"], rel=1e-6)
+    assert report["honest"] == pytest.approx(end["honest"], rel=1e-6)
     whole = command("evaluate", "--num-tokens", "0", "--json").json
     assert (whole["tokens"], whole["part"]) == (49, "the held-out part")
     loss = loss_of(Path("runs/play"), text.read_text(), part=1)

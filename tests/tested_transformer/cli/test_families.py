@@ -82,12 +82,12 @@ def test_heads_begin_their_windows_as_the_model_was_trained(command):
     Path("text.txt").write_text(TEXT * 40)
     ended = command("heads", "m", "text.txt", "--num-tokens", "2100", "--json")
     assert (ended.status, ended.err) == (0, "")
-    told = ended.json
-    assert (told["windows"], told["seq_len"]) == (2, 1024)
-    assert [len(layer) for layer in told["scores"]["induction"]] == [2, 2]
+    report = ended.json
+    assert (report["windows"], report["seq_len"]) == (2, 1024)
+    assert [len(layer) for layer in report["scores"]["induction"]] == [2, 2]
     # 1 of 2, 3, ..., 1025 tokens: the first one is the opening.
     even = sum(1 / length for length in range(2, 1026)) / 1024
-    assert told["even"]["first"] == pytest.approx(even)
+    assert report["even"]["first"] == pytest.approx(even)
 
 
 def test_evaluate_begins_its_windows_as_the_model_was_trained(command):
@@ -95,7 +95,7 @@ def test_evaluate_begins_its_windows_as_the_model_was_trained(command):
     Path("text.txt").write_text(TEXT)
     ended = command("evaluate", "m", "text.txt", "--seq-len", "16", "--json")
     assert (ended.status, ended.err) == (0, "")
-    told = ended.json
+    report = ended.json
     tokenizer = BytePairTokenizer.from_file("m/tokenizer.json")
     losses: list[float] = []
     tokens = torch.tensor(tokenizer.encode(TEXT))
@@ -106,16 +106,16 @@ def test_evaluate_begins_its_windows_as_the_model_was_trained(command):
         with torch.no_grad():
             logits = model(ids).logits[0, 1:]
         losses += F.cross_entropy(logits, targets, reduction="none").tolist()
-    assert told["loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-5)
-    assert told["agrees"]
+    assert report["loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-5)
+    assert report["agrees"]
 
 
 def test_windows_are_at_most_1024_unless_asked(command):
     put("llama", Path("m"))
     Path("text.txt").write_text(TEXT)
     for words, length in (([], 1024), (["--seq-len", "2000"], 2000)):
-        told = command("evaluate", "m", "text.txt", "--json", *words).json
-        assert told["seq_len"] == length
+        report = command("evaluate", "m", "text.txt", "--json", *words).json
+        assert report["seq_len"] == length
 
 
 def test_what_is_missing_is_named(refused):

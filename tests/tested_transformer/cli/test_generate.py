@@ -72,8 +72,8 @@ def test_pages_change_no_text_and_are_told(trained, command):
     paged, usual = command(*words, "--cache", "paged"), command(*words)
     assert paged.out == usual.out
     # Six tokens each: the prompt and one of the two that were written.
-    told = "kept in 3 pages of 16 tokens, 38% in use (in one piece each: 86%)\n"
-    assert paged.err == told
+    report = "kept in 3 pages of 16 tokens, 38% in use (in one piece each: 86%)\n"
+    assert paged.err == report
     assert command(*words, "--cache", "paged", "--json").err == ""
     nothing = command(*words[:-1], "0", "--cache", "paged")
     assert (nothing.status, nothing.err) == (0, "")

@@ -26,10 +26,10 @@ def stop_at(monkeypatch):
     """Have this process get a signal right after a step, and so in the next."""
 
     def arrange(at, number):
-        told = Display.step
+        report = Display.step
 
         def step(display, progress):
-            told(display, progress)
+            report(display, progress)
             if progress.step == at:
                 signal.raise_signal(number)
 
@@ -250,9 +250,9 @@ def test_what_is_stopped_before_anything_is_saved_begins_anew(
     before = contents(trained)
     stop_at(1, signal.SIGINT)
     words = ["train", str(text), *tiny, "--seed", "2", "--overwrite"]
-    told = command(*words).out
-    assert f"nothing saved, {trained} is unchanged" in told
-    assert told.rstrip().endswith(shlex.join(["tested-transformer", *words]))
+    report = command(*words).out
+    assert f"nothing saved, {trained} is unchanged" in report
+    assert report.rstrip().endswith(shlex.join(["tested-transformer", *words]))
     assert contents(trained) == before
 
 
@@ -305,9 +305,9 @@ def test_a_run_does_not_go_on_with_other_settings(trained, text, refused):
         ("--num-characters 99", "text.limit=None, not 99"),
         ("--vocab-size 99", "vocab_size=17, not 99"),
     ):
-        told = refused("train", str(text), "--resume", *words.split())
-        assert message in told
-        assert told.endswith("omit what differs, or start over with --overwrite")
+        report = refused("train", str(text), "--resume", *words.split())
+        assert message in report
+        assert report.endswith("omit what differs, or start over with --overwrite")
 
 
 def test_a_run_goes_on_with_the_same_settings_or_none(trained, text, tiny, command):

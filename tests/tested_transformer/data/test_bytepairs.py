@@ -105,8 +105,8 @@ def test_shorter_words_are_those_of_the_package():
         show_progress=False,
     )
     expected.train_from_iterator(text.splitlines(keepends=True), trainer)
-    found = bpe_tokenizer(text, 310).to_dict()["tokenizer"]
-    assert found == json.loads(expected.to_str())
+    result = bpe_tokenizer(text, 310).to_dict()["tokenizer"]
+    assert result == json.loads(expected.to_str())
 
 
 def test_a_text_without_words_is_decoded_as_it_was():

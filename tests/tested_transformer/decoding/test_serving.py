@@ -175,9 +175,9 @@ def test_requests_that_come_and_go_lose_no_page():
 
 def test_under_autocast_it_reads_the_same_rounded():
     """Then keys come in another type than that of the cache, which the weights have."""
-    model, found = make().float(), dict[bool, list[torch.Tensor]]()
+    model, result = make().float(), dict[bool, list[torch.Tensor]]()
     for precise in (True, False):
-        logits = found[precise] = []
+        logits = result[precise] = []
 
         def always_three(rows, logits=logits):
             logits.append(rows.float())
@@ -188,7 +188,7 @@ def test_under_autocast_it_reads_the_same_rounded():
         )
         with torch.autocast("cpu", torch.bfloat16, enabled=not precise):
             serve(server, requests())
-    exact, rounded = torch.cat(found[True]), torch.cat(found[False])
+    exact, rounded = torch.cat(result[True]), torch.cat(result[False])
     assert 0 < (rounded - exact).norm() < 0.05 * exact.norm()
 
 

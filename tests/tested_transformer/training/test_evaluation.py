@@ -77,11 +77,11 @@ def test_an_honest_model_that_trains_in_bfloat16_is_found_honest(make_model, tok
         learner.begin(step)
         learner.backward(*learner.batch(step))
         learner.update()
-    found = learner.validate(tokens, 30)
-    assert found.gap < 1e-5
+    result = learner.validate(tokens, 30)
+    assert result.gap < 1e-5
     # The loss itself is that of the training, rounding included.
-    assert found.loss == evaluate(model, tokens, precision="bf16")
-    assert found.loss != evaluate(model, tokens)
+    assert result.loss == evaluate(model, tokens, precision="bf16")
+    assert result.loss != evaluate(model, tokens)
 
 
 def test_the_honest_loss_by_hand(make_model, tokens):

@@ -114,8 +114,8 @@ def test_a_batch_in_parts_is_the_batch(make_model, tokens):
         one, other = make_model().double(), make_model().double()
         recipe = replace(RECIPE, optimizer=optimizer, steps=4)
         expected = train(one, tokens, recipe)
-        found = train(other, tokens, replace(recipe, accumulate=accumulate))
-        assert found.losses == pytest.approx(expected.losses, rel=1e-6)
+        result = train(other, tokens, replace(recipe, accumulate=accumulate))
+        assert result.losses == pytest.approx(expected.losses, rel=1e-6)
         for a, b in zip(one.parameters(), other.parameters(), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-7)
 

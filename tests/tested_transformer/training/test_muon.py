@@ -43,8 +43,8 @@ def test_the_coefficients_are_those_of_polar_express():
         assert low + high == pytest.approx(2.0, abs=1e-10)
     safe = [(a / 1.01, b / 1.01**3, c / 1.01**5) for a, b, c in _COEFFICIENTS]
     last = [(1.875, -1.25, 0.375)] * 2
-    for found, wanted in zip(_coefficients(9), [*safe, *last], strict=True):
-        assert found == pytest.approx(wanted)
+    for result, wanted in zip(_coefficients(9), [*safe, *last], strict=True):
+        assert result == pytest.approx(wanted)
 
 
 def test_it_is_a_polynomial_in_the_singular_values():
@@ -70,9 +70,9 @@ def test_on_the_short_side_it_is_the_same():
     for shape, rounds in product(SHAPES, (1, 4)):
         matrix = torch.randn(shape) * torch.logspace(0, -3, shape[1])
         expected = orthogonalize(matrix.double(), rounds=rounds).float()
-        found = orthogonalize_on_short_side(matrix, rounds=rounds)
+        result = orthogonalize_on_short_side(matrix, rounds=rounds)
         # Singular values are squared on the way; bfloat16 would be wrong by 0.03.
-        torch.testing.assert_close(found, expected, rtol=0, atol=2e-3)
+        torch.testing.assert_close(result, expected, rtol=0, atol=2e-3)
         zeros = torch.zeros(shape)
         assert torch.equal(orthogonalize_on_short_side(zeros, rounds=rounds), zeros)
 
@@ -94,8 +94,8 @@ def test_together_they_are_the_same():
         matrices = [
             torch.randn(shape) for shape in ((55, long), (long, 55), (55, long))
         ]
-        found = _orthogonalize_together(matrices, 4, on_gpu=on_gpu)
-        for one, other in zip(found, matrices, strict=True):
+        result = _orthogonalize_together(matrices, 4, on_gpu=on_gpu)
+        for one, other in zip(result, matrices, strict=True):
             expected = orthogonalize(other.double(), rounds=4).float()
             assert (one - expected).norm() < error * expected.norm()
 

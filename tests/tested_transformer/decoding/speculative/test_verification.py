@@ -44,8 +44,8 @@ def test_it_accepts_the_overlap_of_both_distributions():
     def run(rng):
         return len(verify([rng.draw(q)], q[None], torch.stack([p, p]), rng))
 
-    found = every_outcome(run)
-    assert found[2] == pytest.approx(0.1 + 0.3 + 0.2)
+    result = every_outcome(run)
+    assert result[2] == pytest.approx(0.1 + 0.3 + 0.2)
     rest = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
     torch.testing.assert_close(left_over(p, q), rest)
     torch.testing.assert_close(left_over(p, p), p)
