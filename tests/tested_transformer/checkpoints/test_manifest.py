@@ -70,7 +70,6 @@ def test_a_manifest_that_was_altered_is_refused():
             Manifest.from_text(altered.encode(), PATH)
 
 
-ALTERED = describe_config(CONFIG)
 NO_MANIFESTS = [
     (b"\xff\xfe", " is cut short or not JSON"),
     (b"[" * 100_000, " is cut short or not JSON"),
@@ -84,15 +83,7 @@ NO_MANIFESTS = [
         " names an unexpected file, '../../secret'",
     ),
     (
-        text_with(config={**ALTERED, "width": 3, "depth": 2}),
-        ": config has depth, width, which this library does not know",
-    ),
-    (
-        text_with(config={**ALTERED, "num_heads": 5}),
-        ": config: d_model=12 must be divisible by num_heads=5",
-    ),
-    (
-        text_with(config={**ALTERED, "d_model": "wide"}),
+        text_with(config={**describe_config(CONFIG), "d_model": "wide"}),
         ": config: d_model='wide' must be an int",
     ),
 ]

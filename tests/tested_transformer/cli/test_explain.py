@@ -1,6 +1,5 @@
 """A bug that a check names is explained."""
 
-
 from attention_check import KNOWN
 
 
