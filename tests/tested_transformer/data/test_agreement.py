@@ -98,11 +98,11 @@ def words_of(text: str) -> list[str]:
 
 
 def test_places_are_those_of_the_tokenizer():
-    report = write_stories(3_000, seed=5, names=FEW_NAMES)
-    tokenizer = WordTokenizer.from_text(report.text)
-    ids = tokenizer.encode(report.text)
-    words = [tokenizer.vocabulary[ids[place]] for place in token_places(report)]
-    assert words == [word.text for word in report.words]
+    tales = write_stories(3_000, seed=5, names=FEW_NAMES)
+    tokenizer = WordTokenizer.from_text(tales.text)
+    ids = tokenizer.encode(tales.text)
+    words = [tokenizer.vocabulary[ids[place]] for place in token_places(tales)]
+    assert words == [word.text for word in tales.words]
 
 
 def test_a_verb_is_foretold_from_the_word_before():
@@ -114,9 +114,9 @@ def test_a_verb_is_foretold_from_the_word_before():
 
 
 def test_verbs_of_real_stories_have_the_number_that_is_said():
-    report = write_stories(5_000, seed=6, names=FEW_NAMES)
-    places = dict(zip(token_places(report), report.words, strict=True))
-    verbs = [*word_agreements(report)]
+    tales = write_stories(5_000, seed=6, names=FEW_NAMES)
+    places = dict(zip(token_places(tales), tales.words, strict=True))
+    verbs = [*word_agreements(tales)]
     assert len(verbs) > 100
     for each in verbs:
         verb = places[each.at + 1]
@@ -135,17 +135,17 @@ def test_a_subject_is_marked():
 
 
 def test_names_are_marked_within_their_story():
-    report = write_stories(4_000, seed=7, names=FEW_NAMES)
-    words = dict(zip(token_places(report), report.words, strict=True))
+    tales = write_stories(4_000, seed=7, names=FEW_NAMES)
+    words = dict(zip(token_places(tales), tales.words, strict=True))
     length = max(words) + 2
-    (target,) = word_name_target(report, [0], length)
+    (target,) = word_name_target(tales, [0], length)
     pairs = target.nonzero().tolist()
     assert len(pairs) > 100
     for query, key in pairs:
         new, old = words[query + 1], words[key]
         assert new.kind == old.kind == "name"
         assert key < query
-        assert "\n" not in report.text[old.start : new.start]
+        assert "\n" not in tales.text[old.start : new.start]
     # The second story does not look back at the name of the first.
     assert not word_name_target(STORIES, [0], 13).any()
 
@@ -172,8 +172,8 @@ def test_a_sentence_is_what_the_grammar_can_write():
 
 
 def test_every_sentence_of_the_stories_is_one_and_hardly_any_other():
-    report = write_stories(6_000, seed=8, names=FEW_NAMES).text
-    sentences = [words_of(each) for each in re.findall(r"[^.\n]+\.", report)]
+    tales = write_stories(6_000, seed=8, names=FEW_NAMES).text
+    sentences = [words_of(each) for each in re.findall(r"[^.\n]+\.", tales)]
     assert len(sentences) > 50
     assert all(map(is_sentence, sentences))
     swapped = [[*s[:-3], s[-2], s[-3], "."] for s in sentences if len(s) > 4]

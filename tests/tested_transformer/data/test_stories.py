@@ -35,20 +35,20 @@ def lines(told: Stories) -> Iterator[list[Word]]:
 
 
 def test_the_beginning_is_the_same_everywhere():
-    report = write_stories(3_000)
-    assert report.text.startswith(
+    tales = write_stories(3_000)
+    assert tales.text.startswith(
         "Rika is a small wolf. Pipa is a proud mouse. This small goose that the "
         "wolves that the proud fox knows fear loves the horses that love the birds. "
     )
-    digest = hashlib.sha256(report.text[:3_000].encode()).hexdigest()
+    digest = hashlib.sha256(tales.text[:3_000].encode()).hexdigest()
     assert digest.startswith("2e30e018dd03a17e")
 
 
 def test_words_lie_where_they_say():
-    report = stories()
-    words = [(m[0], m.start()) for m in re.finditer(r"\w+|[.,]", report.text)]
-    assert words == [(word.text, word.start) for word in report.words]
-    assert all(word.end == word.start + len(word.text) for word in report.words)
+    tales = stories()
+    words = [(m[0], m.start()) for m in re.finditer(r"\w+|[.,]", tales.text)]
+    assert words == [(word.text, word.start) for word in tales.words]
+    assert all(word.end == word.start + len(word.text) for word in tales.words)
 
 
 def test_a_name_refers_to_the_same_name_before_it_in_its_story():
@@ -165,12 +165,12 @@ def test_entropy_by_counting_how_often_each_rule_is_used():
 
 
 def test_entropy_per_word_is_what_a_long_text_holds_for_its_words():
-    report = write_stories(100_000, seed=12, names=FEW_NAMES)
-    words = len(report.words) + report.text.count("\n")
-    for length, per in ((words, "word"), (len(report.text), "character")):
+    tales = write_stories(40_000, seed=12, names=FEW_NAMES)
+    words = len(tales.words) + tales.text.count("\n")
+    for length, per in ((words, "word"), (len(tales.text), "character")):
         bound = story_entropy(FEW_NAMES, per=per)
-        assert report.surprisal == pytest.approx(length * bound, rel=0.012)
-    assert {word.text for word in report.words if word.kind == "name"} == {*FEW_NAMES}
+        assert tales.surprisal == pytest.approx(length * bound, rel=0.012)
+    assert {word.text for word in tales.words if word.kind == "name"} == {*FEW_NAMES}
 
 
 def test_a_longer_text_begins_as_a_shorter_one_and_seeds_differ():

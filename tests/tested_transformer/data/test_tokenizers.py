@@ -110,14 +110,14 @@ def test_words_are_numbered_in_their_order():
 
 
 def test_the_stories_are_read_word_by_word_and_written_again():
-    report = write_stories(5_000, seed=4, names=FEW_NAMES)
-    tokenizer = WordTokenizer.from_text(report.text)
+    tales = write_stories(5_000, seed=4, names=FEW_NAMES)
+    tokenizer = WordTokenizer.from_text(tales.text)
     assert isinstance(tokenizer, Tokenizer)
-    ids = tokenizer.encode(report.text)
-    assert len(ids) == len(report.words) + report.text.count("\n")
-    assert tokenizer.decode(ids) == report.text
+    ids = tokenizer.encode(tales.text)
+    assert len(ids) == len(tales.words) + tales.text.count("\n")
+    assert tokenizer.decode(ids) == tales.text
     again = tokenizer_from_dict(json.loads(json.dumps(tokenizer.to_dict())))
-    assert again.encode(report.text) == ids
+    assert again.encode(tales.text) == ids
 
 
 @given(ids=st.lists(st.integers(0, 6)), count=st.integers(0, 9))

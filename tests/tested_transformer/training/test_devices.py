@@ -59,13 +59,13 @@ def test_a_gpu_multiplies_in_what_it_is_fast_in(monkeypatch):
 def test_a_cpu_takes_what_is_faster_in_whole_steps(
     monkeypatch, products, steps, precision
 ):
-    report = iter([products, steps])
-    monkeypatch.setattr(devices, "_best_seconds", lambda *_, **__: next(report))
+    times = iter([products, steps])
+    monkeypatch.setattr(devices, "_best_seconds", lambda *_, **__: next(times))
     step = list[str]().append
     assert choose_precision(torch.device("cpu"), step=step) == precision
     assert choose_precision(torch.device("cpu")) == "fp32"
     # What is not needed is not measured.
-    assert (steps is None) == (len(list(report)) == 1)
+    assert (steps is None) == (len(list(times)) == 1)
 
 
 def test_times_are_the_shortest_of_turns_after_a_warm_up(monkeypatch):
@@ -146,9 +146,9 @@ def test_dropout_is_drawn_from_the_seed_on_each_kind_of_device(monkeypatch):
     first = torch.rand(3)
     torch.manual_seed(7)
     assert torch.equal(first, torch.rand(3))
-    report: list[tuple[str, int]] = []
-    monkeypatch.setattr(torch.cuda, "manual_seed", lambda s: report.append(("cuda", s)))
-    monkeypatch.setattr(torch.mps, "manual_seed", lambda s: report.append(("mps", s)))
+    seeds: list[tuple[str, int]] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed", lambda s: seeds.append(("cuda", s)))
+    monkeypatch.setattr(torch.mps, "manual_seed", lambda s: seeds.append(("mps", s)))
     for kind in ("cpu", "cuda", "mps"):
         seed_dropout(torch.device(kind), 5)
-    assert report == [("cuda", 5), ("mps", 5)]
+    assert seeds == [("cuda", 5), ("mps", 5)]
