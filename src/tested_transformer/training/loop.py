@@ -98,9 +98,10 @@ def train(
     tokens_per_step = recipe.batch_size * learner.seq_len
     monitor = Monitor(recipe, learner.state, learner.world, tokens_per_step)
     # --8<-- [start:steps]
+    learn = Replay(learner.learn) if recipe.graph else learner.learn
     for step in range(learner.state.step, recipe.steps):
         lr = learner.begin(step)
-        loss, norm = learner.learn(*learner.batch(step))
+        loss, norm = learn(*learner.batch(step))
         monitor.record(loss, norm, lr)
 
         done = step + 1
@@ -185,7 +186,6 @@ class Learner:
         if compiled is None:
             compiled = not shard and compiling_pays(self.device, recipe.steps)
         self.losses_of = torch.compile(self._losses) if compiled else self._losses
-        self.learn = Replay(self._learn) if recipe.graph else self._learn
         model.train()
 
     def begin(self, step: int) -> float:
@@ -197,7 +197,7 @@ class Learner:
         return self.recipe.lr * set_rates(self.optimizers, self.recipe, step)
 
     # --8<-- [start:learn]
-    def _learn(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def learn(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Learn a batch; return its loss and the norm of its gradient."""
         loss = self.backward(inputs, targets)
         norm = self.clip()
@@ -402,6 +402,9 @@ def _validate_graph(
         ),
         "needs a model without experts, who get other tokens in each step": (
             model.config.num_experts > 0
+        ),
+        "needs a model without an indexer, whose loss keeps a step's memory": any(
+            isinstance(module, IndexTrained) for module in model.modules()
         ),
         "needs a single process": world.size > 1,
     }

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tested_transformer.attentions import ATTENTIONS
 from tested_transformer.data import batch_at
 from tested_transformer.gpt import GPT
 from tested_transformer.training import (
@@ -377,18 +378,29 @@ def test_a_recorded_step_learns_the_same(
     assert train(other, tokens, graph, state=again).losses == state.losses
 
 
+def test_a_graph_is_refused_where_none_can_be(make_model, tokens):
+    with pytest.raises(ValueError, match=r"^graph=True needs a GPU; the model is on"):
+        train(make_model(), tokens, replace(RECIPE, graph=True))
+    gpu, plain = torch.device("cuda"), make_model()
+    indexed = make_model(
+        attention=ATTENTIONS["indexer"], positions="rotary", d_model=24
+    )
+    for what, *setting in (
+        ("precision=", plain, gpu, "fp16", World()),
+        ("a model without experts", make_model(num_experts=3), gpu, "bf16", World()),
+        ("a model without an indexer", indexed, gpu, "bf16", World()),
+        ("a single process", plain, gpu, "fp32", World(1, 2)),
+    ):
+        with pytest.raises(ValueError, match=f"^graph=True needs {what}"):
+            loop._validate_graph(*setting)
+    loop._validate_graph(plain, gpu, "bf16", World())
+
+
 def test_what_does_not_go_together_is_refused(make_model, tokens, monkeypatch):
     usual, text = make_model(), torch.zeros_like(tokens)
-    for changes, settings, message in (
-        (
-            {"precision": "fp16"},
-            {"shard": True},
-            "shard=True cannot be combined with p",
-        ),
-        ({"graph": True}, {}, "graph=True needs a GPU; the model is on"),
-    ):
-        with pytest.raises(ValueError, match=f"^{message}"):
-            train(usual, text, replace(RECIPE, **changes), **settings)
+    message = r"^shard=True cannot be combined with precision='fp16'$"
+    with pytest.raises(ValueError, match=message):
+        train(usual, text, replace(RECIPE, precision="fp16"), shard=True)
     # All else is refused before anything is measured.
     monkeypatch.setattr(loop, "training_precision", None)
     two = {"world": World(rank=1, size=2)}
