@@ -1,9 +1,9 @@
 """Texts in pieces have the tokens of the whole, and these are prepared once."""
 
 import hashlib
-from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -149,29 +149,20 @@ def test_a_text_is_never_whole_in_memory(text, monkeypatch):
     assert sum(sizes) > 40 * 97
 
 
-class Words:
-    """A tokenizer of one's own."""
-
-    vocab_size = 5
-
-    def encode(self, text: str) -> list[int]:
-        return [len(word) for word in text.split()]
-
-    def decode(self, ids: Iterable[int]) -> str:
-        return " ".join("x" * token for token in ids)
-
-    def to_dict(self) -> dict[str, object]:
-        return {"kind": "words"}
-
-
 def test_a_tokenizer_of_ones_own(text):
+    lengths = SimpleNamespace(
+        vocab_size=5,
+        encode=lambda text: [len(word) for word in text.split()],
+        decode=lambda ids: " ".join("x" * token for token in ids),
+        to_dict=lambda: {"kind": "lengths"},
+    )
     text.write_text("a bb ccc dddd\n" * 300)
-    assert load_tokens(text, tokenizer=Words()).tokens.tolist() == [1, 2, 3, 4] * 300
+    assert load_tokens(text, tokenizer=lengths).tokens.tolist() == [1, 2, 3, 4] * 300
     assert len(kept(text)) == 1
     text.write_text("a bb ccc " + "d" * 300 + " \n" * 900)
     message = r"^the tokenizer has ids from 300 to 300; .* less than its vocab_size=5$"
     with pytest.raises(ValueError, match=message):
-        load_tokens(text, tokenizer=Words())
+        load_tokens(text, tokenizer=lengths)
 
 
 def test_a_text_of_one_character_is_refused(text):
