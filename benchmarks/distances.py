@@ -185,7 +185,6 @@ def measure(run: Run) -> Results:
     right: dict[str, dict[str, list[float]]] = {kind: {} for kind in KINDS}
     seconds: dict[str, dict[str, list[float]]] = {kind: {} for kind in KINDS}
     few: dict[str, dict[str, list[float]]] = {"GRU": {}, "attention": {}}
-    longer: dict[str, list[float]] = {}
     for length in LENGTHS:
         for kind in KINDS:
             descent = descend(steps, rates[kind])
@@ -202,12 +201,20 @@ def measure(run: Run) -> Results:
                 for seed in seeds
             ]
             print(length, kind, "first four", row[str(length)], flush=True)
-    for length in LENGTHS[:3]:
-        descent = descend(4 * steps, rates["GRU"])
-        longer[str(length)] = [
-            _right(_train("GRU", length, seed, descent)[0], length) for seed in seeds
-        ]
-        print(length, "GRU, four times the steps", longer[str(length)], flush=True)
+    longer: dict[str, dict[str, list[float]]] = {}
+    for name, kind, times, lengths, first in (
+        ("GRU, four times the steps", "GRU", 4, LENGTHS[:3], False),
+        ("GRU, first four, four times the steps", "GRU", 4, LENGTHS, True),
+        ("attention, twice the steps", "attention", 2, LENGTHS[3:], False),
+    ):
+        descent = descend(times * steps, rates[kind])
+        longer[name] = {}
+        for length in lengths:
+            runs = [_train(kind, length, seed, descent, few=first) for seed in seeds]
+            longer[name][str(length)] = [
+                _right(model, length, few=first) for model, _ in runs
+            ]
+            print(length, name, longer[name][str(length)], flush=True)
     parameters = {
         kind: sum(each.numel() for each in make(kind, 0).parameters()) for kind in KINDS
     }
@@ -220,7 +227,7 @@ def measure(run: Run) -> Results:
         "pairs": {str(each): _pairs_right(each, steps // 5 + 1) for each in LENGTHS},
         "right": right,
         "first four": few,
-        "GRU, four times the steps": longer,
+        **longer,
         "seconds": seconds,
         "stories": _gru_on_stories(steps, seeds),
     }

@@ -44,7 +44,7 @@ FEW_NAMES = (
     *("Bira", "Dapa", "Faki", "Fodi", "Kado", "Lato"),
     *("Mika", "Nilo", "Pipa", "Rano", "Rika", "Tomo"),
 )
-"""Twelve names, for stories that are read word by word; usually there are 720."""
+"""Twelve names, for stories that are read word by word; usually there are 900."""
 
 # The rules of each symbol: alternatives, each with an integer weight and some parts. A
 # part without rules of its own is a word. "#" is s or p, for singular or plural. The
@@ -243,7 +243,7 @@ def write_stories(
     Args:
         num_characters: The least number of characters.
         seed: The seed of the stories.
-        names: What the animals may be called; 720 names by default.
+        names: What the animals may be called; 900 names by default.
 
     Raises:
         ValueError: If ``num_characters`` is not positive, or there are fewer than two
