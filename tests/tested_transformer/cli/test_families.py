@@ -29,15 +29,19 @@ GREEDY = ["--temperature", "0", "--max-new-tokens", "12", "--json"]
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_text_is_that_of_transformers(family, command):
     model = put(family, Path("m"))
-    for prompt in ("The cat", ""):
+    opening = load_source("m", torch.device("cpu")).opening
+    tokenizer = BytePairTokenizer.from_file("m/tokenizer.json")
+    for prompt, *more in (
+        ("The cat",),
+        ("",),
+        ("The cat", "--draft", "ngram"),
+        ("", "--draft", "m"),
+    ):
         _, text = written_by(model, Path("m"), prompt)
-        opening = load_source("m", torch.device("cpu")).opening
-        tokenizer = BytePairTokenizer.from_file("m/tokenizer.json")
         start = tokenizer.decode([*opening, *tokenizer.encode(prompt)])
-        for more in ([], ["--draft", "ngram"], ["--draft", "m"]):
-            ended = command("generate", "m", "--prompt", prompt, *GREEDY, *more)
-            assert (ended.status, ended.err) == (0, "")
-            assert start + ended.json["text"] == text
+        ended = command("generate", "m", "--prompt", prompt, *GREEDY, *more)
+        assert (ended.status, ended.err) == (0, "")
+        assert start + ended.json["text"] == text
 
 
 def test_a_token_that_ends_a_text_ends_it(command):
