@@ -106,10 +106,10 @@ def test_a_small_context_has_room_for_the_newest_token():
 
 
 def test_a_cache_of_few_bits_is_the_one_of_its_chapter():
-    model = make()
+    model, prompts = make(), [*PROMPTS[:2], [7, 5, 6]]  # two of one length
     for bits in (8, 4):
-        answers = written(model, f"int{bits}", PROMPTS[:2], 9)
-        for prompt, answer in zip(PROMPTS[:2], answers, strict=True):
+        answers = written(model, f"int{bits}", prompts, 9)
+        for prompt, answer in zip(prompts, answers, strict=True):
             cache, tokens = quantized_cache(model, bits=bits), prompt
             for token in answer:
                 logits = model(torch.tensor([tokens]), cache=cache)[0, -1]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from tested_transformer.attentions import ChosenBlocks
 from tested_transformer.decoding import (
     Request,
     Sampling,
@@ -115,12 +116,18 @@ def test_another_server_goes_on_with_the_same_tokens(kind):
     second, asked = Server(model, num_pages=9, page_size=2), requests()
     served = serve(first, asked, decoder=second, transfer=0.1)
     assert {who for *_, who, step in served.steps if step.wrote} == {0, 1}
-    # If the decoder is full, pages stay where they were read.
+    # If the decoder is full, pages stay where they were read. Some requests are
+    # cancelled there, and some on the way.
     small = [Server(model, num_pages=4, page_size=2) for _ in "ab"]
-    many = [request([n, 1, 4], 6, seed=n) for n in range(6)]
-    serve(small[0], many, decoder=small[1])
+    many = [request([n, 1, 4], 6, seed=n) for n in range(9)]
+    ends = {each: 2.6 + 2.1 * n for n, each in enumerate(many[3:])}
+    how = {"decoder": small[1], "transfer": 0.2, "cancellations": ends}
+    times = serve(small[0], many, **how).times
+    assert sum(each.cancelled for each in many) > 3
+    assert all(time < ends[each] + 1 for each in many[3:] for time in times[each])
     for each in [*asked, *many]:
-        assert each.answer == alone(model, each)
+        answer = alone(model, each)
+        assert each.answer == (answer[: len(each.answer)] if each.cancelled else answer)
     for server in (first, second, *small):
         check_pages(server)
         assert server.pool.num_free == len(server.pool.users)
@@ -299,6 +306,10 @@ def test_it_takes_no_more_memory_however_many_come():
         (lambda: slots(num_pages=0), "num_pages=0 must be positive"),
         (lambda: slots(num_pages=1, token_budget=0), "token_budget=0 must be positive"),
         (lambda: request([1], 0), "max_new_tokens=0 must be positive"),
+        (
+            lambda: Server(make(attention=ChosenBlocks()), num_pages=1, page_size=2),
+            "attention=ChosenBlocks.* of model cannot mask the padding of a shorter",
+        ),
         (
             lambda: serve(slots(num_pages=1), requests(), arrivals=[1, 2]),
             "arrivals must be 6 times; they are 2",
