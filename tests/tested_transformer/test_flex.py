@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from tests.tested_transformer.comparing import assert_alike
 from torch import Tensor
 
 from tested_transformer.attention import attention_with_weights
@@ -26,31 +27,32 @@ def sequences(device: str, t: int = T) -> list[Tensor]:
     return [torch.randn(shape, device=device) for shape in shapes]
 
 
+def of_documents(t: int) -> Tensor:
+    return (DOCUMENTS[:, S - t :, None] == DOCUMENTS[:, None])[:, None]
+
+
+CAUSAL = {"causal": True}
+# What blocks are told, and the same written out for t queries.
 CASES = {
     "nothing": ({}, lambda t: {}),
-    "causal": ({"causal": True}, lambda t: {"causal": True}),
+    "causal": (CAUSAL, lambda t: CAUSAL),
     "a window": ({"window": 31}, lambda t: {"window": 31}),
-    "a scale": (
-        {"scale": 0.7, "causal": True},
-        lambda t: {"scale": 0.7, "causal": True},
-    ),
+    "a scale": (CAUSAL | {"scale": 0.7}, lambda t: CAUSAL | {"scale": 0.7}),
     "padding": ({"lengths": LENGTHS}, lambda t: {"mask": padding_mask(LENGTHS, S)}),
     "documents": (
-        {"documents": DOCUMENTS, "causal": True},
-        lambda t: {
-            "mask": (DOCUMENTS[:, S - t :, None] == DOCUMENTS[:, None])[:, None]
-            & causal_mask(t, S)
-        },
+        CAUSAL | {"documents": DOCUMENTS},
+        lambda t: CAUSAL | {"mask": of_documents(t)},
     ),
     "slopes": (
-        {"slopes": alibi_slopes(H), "causal": True},
-        lambda t: {"score_bias": alibi_bias(alibi_slopes(H), t, S), "causal": True},
+        CAUSAL | {"slopes": alibi_slopes(H)},
+        lambda t: CAUSAL | {"score_bias": alibi_bias(alibi_slopes(H), t, S)},
     ),
     "all": (
-        {"window": 31, "lengths": LENGTHS, "documents": DOCUMENTS}
-        | {"slopes": alibi_slopes(H), "causal": True},
+        CAUSAL
+        | {"window": 31, "lengths": LENGTHS, "documents": DOCUMENTS}
+        | {"slopes": alibi_slopes(H)},
         lambda t: {
-            "mask": (DOCUMENTS[:, S - t :, None] == DOCUMENTS[:, None])[:, None]
+            "mask": of_documents(t)
             & sliding_window_mask(t, S, window=31)
             & padding_mask(LENGTHS, S),
             "score_bias": alibi_bias(alibi_slopes(H), t, S),
@@ -66,47 +68,34 @@ def to(device: str, options: dict) -> dict:
     }
 
 
-def by_blocks(inputs: list[Tensor], told: dict) -> Tensor:
+def by_blocks(inputs: list[Tensor], options: dict) -> Tensor:
     """Attend by FlexAttention, with a mask made of all that is no number to add."""
-    told = to(inputs[0].device.type, told)
-    added = {name: told.pop(name) for name in ("slopes", "scale") if name in told}
+    options = to(inputs[0].device.type, options)
+    added = {name: options.pop(name) for name in ("slopes", "scale") if name in options}
     mask = make_block_mask(
-        inputs[0].shape[2], inputs[1].shape[2], device=inputs[0].device, **told
+        inputs[0].shape[2], inputs[1].shape[2], device=inputs[0].device, **options
     )
     return blockwise_attention(*inputs, block_mask=mask, **added)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_it_is_the_open_attention(case: str):
-    told, written_out = CASES[case]
+    options, written_out = CASES[case]
     for device in DEVICES:
         for t in (T, S):
             inputs = sequences(device, t)
-            output = by_blocks(inputs, told)
+            output = by_blocks(inputs, options)
             expected, _ = attention_with_weights(*inputs, **to(device, written_out(t)))
-            torch.testing.assert_close(
-                output,
-                expected,
-                rtol=1e-4,
-                atol=1e-5,
-                msg=lambda text, d=device, t=t: f"{t} queries on {d}: {text}",
-            )
+            torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_its_gradients_are_the_open_attentions():
-    for case, (told, written_out) in CASES.items():
+    for case, (options, written_out) in CASES.items():
         inputs = [x.requires_grad_() for x in sequences("cuda")]
-        output = by_blocks(inputs, told)
+        output = by_blocks(inputs, options)
         expected, _ = attention_with_weights(*inputs, **to("cuda", written_out(T)))
-        direction = torch.randn_like(output)
-        torch.testing.assert_close(
-            torch.autograd.grad(output, inputs, direction),
-            torch.autograd.grad(expected, inputs, direction),
-            rtol=1e-3,
-            atol=1e-3,
-            msg=lambda text, case=case: f"{case}: {text}",
-        )
+        assert_alike(output, expected, inputs, close=1e-4, note=case)
 
 
 def test_one_mask_serves_other_heads_and_other_sequences():
@@ -126,7 +115,7 @@ def test_without_a_mask_every_key_is_seen():
 
 
 @pytest.mark.parametrize(
-    ("told", "error"),
+    ("options", "error"),
     [
         ({"window": 0}, "window=0 must be positive"),
         ({"num_keys": 0}, "num_keys=0 must be positive"),
@@ -137,31 +126,20 @@ def test_without_a_mask_every_key_is_seen():
         ),
     ],
 )
-def test_a_mask_that_cannot_be_made(as_a_caller: None, told: dict, error: str):
+def test_a_mask_that_cannot_be_made(as_a_caller: None, options: dict, error: str):
     sizes = {"num_queries": T, "num_keys": S}
     with pytest.raises(ValueError, match=f"^{re.escape(error)}"):
-        make_block_mask(**sizes | told)
+        make_block_mask(**sizes | options)
 
 
 def test_a_mask_of_other_lengths_or_another_batch():
     three = {"lengths": torch.tensor([3, 5, 7])}
-    for made, told in (((1, S, S), {}), ((1, T, T), {}), ((3, T, S), three)):
-        batch, t, s = made
-        mask = make_block_mask(t, s, causal=True, **told)
+    for batch, t, s, options in ((1, S, S, {}), (1, T, T, {}), (3, T, S, three)):
+        mask = make_block_mask(t, s, causal=True, **options)
         shape = f"({batch}, 1, {t}, {s})"
         error = f"block_mask was made for {shape}; the scores are (2, 6, 130, 150)"
         with pytest.raises(ValueError, match=f"^{re.escape(error)}"):
             blockwise_attention(*sequences("cpu"), block_mask=mask)
-
-
-def test_slopes_of_other_heads(as_a_caller: None):
-    with pytest.raises(ValueError, match=r"^slopes must be \(6,\); it is \(3,\)$"):
-        blockwise_attention(*sequences("cpu"), slopes=alibi_slopes(3))
-
-
-def test_a_mask_that_is_a_table(as_a_caller: None):
-    with pytest.raises(TypeError, match=r"^block_mask must be a BlockMask, as make_bl"):
-        blockwise_attention(*sequences("cpu"), block_mask=causal_mask(T, S))
 
 
 def test_a_mask_is_made_where_its_tensors_are():
@@ -174,16 +152,28 @@ def test_a_mask_is_made_where_its_tensors_are():
 
 def test_a_mask_on_two_devices(as_a_caller: None):
     for where, device in (("cpu", "meta"), ("meta", None), ("meta", "cpu")):
-        told = f"lengths on cpu, documents on {where}, device={device}"
+        places = f"lengths on cpu, documents on {where}, device={device}"
         documents = DOCUMENTS.to(where)
         with pytest.raises(
-            ValueError, match=f"^the mask must be made on one device: {told}$"
+            ValueError, match=f"^the mask must be made on one device: {places}$"
         ):
             make_block_mask(T, S, lengths=LENGTHS, documents=documents, device=device)
 
 
-def test_a_mask_that_is_not_where_the_queries_are():
-    mask = make_block_mask(T, S, causal=True, device="meta")
-    told = r"^block_mask is on meta but must be where q is, on cpu$"
-    with pytest.raises(ValueError, match=told):
-        blockwise_attention(*sequences("cpu"), block_mask=mask)
+@pytest.mark.parametrize(
+    ("option", "error"),
+    [
+        ({"slopes": alibi_slopes(3)}, r"slopes must be \(6,\); it is \(3,\)$"),
+        (
+            {"block_mask": causal_mask(T, S)},
+            "block_mask must be a BlockMask, as make_",
+        ),
+        (
+            {"block_mask": make_block_mask(T, S, causal=True, device="meta")},
+            "block_mask is on meta but must be where q is, on cpu$",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named(as_a_caller: None, option: dict, error: str):
+    with pytest.raises((TypeError, ValueError), match=f"^{error}"):
+        blockwise_attention(*sequences("cpu"), **option)

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.tested_transformer.comparing import assert_alike
 from torch import Tensor
 
+from tested_transformer.attentions import DeltaRule, Latent
 from tested_transformer.decoding import generate
 from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig
 from tested_transformer.masks import sliding_window_mask
-from tested_transformer.positions import sinusoidal_positions
+from tested_transformer.positions import alibi_bias, sinusoidal_positions
 
 # Pairwise different: vocabulary, longest sequence, heads, head width, layers, batch, T.
 V, LONGEST, H, D_K, L, B, T = 13, 17, 6, 4, 3, 2, 7
@@ -19,19 +21,13 @@ D = H * D_K
 SMALL = GPTConfig(
     vocab_size=V, max_seq_len=LONGEST, d_model=D, num_heads=H, num_layers=L
 )
+TODAY = {"positions": "rotary", "norm": "rms", "bias": False}
 # What a GPT can be made of, each setting away from its default at least once.
 VARIANTS = {
     "plain": {},
-    "rotary, shared keys": {"positions": "rotary", "num_kv_heads": 2},
     "one key, no order": {"positions": "none", "num_kv_heads": 1, "qk_norm": True},
-    "as llama": {
-        "positions": "rotary",
-        "activation": "swiglu",
-        "norm": "rms",
-        "bias": False,
-        "tie_head": False,
-        "d_ff": 40,
-    },
+    "as llama": TODAY
+    | {"num_kv_heads": 2, "activation": "swiglu", "tie_head": False, "d_ff": 40},
     "sinusoids, experts": {
         "positions": "sinusoidal",
         "num_experts": 5,
@@ -46,24 +42,20 @@ VARIANTS = {
         "bias": False,
         "tie_head": False,
     },
-    "open": {"fused": False, "activation": "gelu_tanh"},
-    "windows, another base": {
-        "positions": "rotary",
-        "rotary_base": 100.0,
-        "windows": (2, None, 4),
-    },
-    "slowed pairs": {
+    "windows, slowed pairs": {
         "positions": "rotary",
         "rotary_rates": (0.5, 0.03),
         "rotary_attention_factor": 1.2,
+        "windows": (2, None, 4),
     },
     "windows, alibi, open": {
         "positions": "alibi",
         "windows": (3, None, 5),
+        "activation": "gelu_tanh",
         "fused": False,
     },
-    "as gemma": {
-        **(TODAY := {"positions": "rotary", "norm": "rms", "bias": False}),
+    "as gemma": TODAY
+    | {
         "head_dim": 10,
         "num_kv_heads": 2,
         "rotary_base": 100.0,
@@ -77,8 +69,8 @@ VARIANTS = {
         "embedding_scale": 3.0,
         "logit_cap": 5.0,
     },
-    "as olmo, with experts": {
-        **TODAY,
+    "as olmo, with experts": TODAY
+    | {
         "norm_place": "after",
         "qk_norm": "projection",
         "num_experts": 5,
@@ -108,77 +100,17 @@ def some_tokens(length: int = T) -> Tensor:
     return torch.randint(V, (B, length), generator=torch.Generator().manual_seed(3))
 
 
-PLACES = ("before", "after")
+def read_by_blocks(model: GPT, tokens: Tensor) -> Tensor:
+    """Return what the first block of a model reads."""
+    reads: list[Tensor] = []
+    model.blocks[0].register_forward_pre_hook(lambda _, args: reads.append(args[0]))
+    model(tokens)
+    return reads[0]
 
 
-def by_todays_formula(model: GPT, tokens: Tensor) -> Tensor:
-    """Work out a GPT "as gemma", with any place and kind of norms, from its weights."""
-    config, w = model.config, model.state_dict()
-    before, after = (config.norm_place in (place, "both") for place in PLACES)
-    x = config.embedding_scale * w["token_embedding.weight"][tokens]
-
-    def norm(x: Tensor, name: str, placed: bool = True) -> Tensor:
-        if not placed:
-            return x
-        size = (x.square().mean(-1, keepdim=True) + config.norm_eps).sqrt()
-        return x / size * w[f"{name}.weight"]
-
-    def heads(x: Tensor, name: str, base: float | None) -> Tensor:
-        """Project; normalize all heads together or each, and rotate; not values."""
-        x = x @ w[f"{name}_proj.weight"].T + w[f"{name}_proj.bias"]
-        if base is not None and config.qk_norm == "projection":
-            x = norm(x, f"{name}_norm")
-        x = x.unflatten(-1, (-1, config.d_k)).transpose(1, 2)
-        if base is not None and config.qk_norm == "heads":
-            x = norm(x, f"{name}_norm")
-        if base is not None:
-            rates = base ** (-torch.arange(config.d_k // 2).double() * 2 / config.d_k)
-            one, other = x.chunk(2, dim=-1)
-            turned = torch.arange(T)[:, None] * rates
-            x = torch.cat(
-                [
-                    one * turned.cos() - other * turned.sin(),
-                    other * turned.cos() + one * turned.sin(),
-                ],
-                dim=-1,
-            )
-        return x.repeat_interleave(H // x.shape[1], dim=1)
-
-    for i in range(L):
-        name, window = f"blocks.{i}.", config.window_of(i)
-        base = config.rotary_base if window is None else config.local_rotary_base
-        y = norm(x, f"{name}attention_norm", before)
-        q, k = (heads(y, f"{name}attention.{part}", base) for part in "qk")
-        steps = torch.arange(T)[:, None] - torch.arange(T)
-        unseen = (steps < 0) | (steps >= (window or T))
-        scores = (q @ k.mT / config.d_k**0.5).masked_fill(unseen, -torch.inf)
-        attended = scores.softmax(-1) @ heads(y, f"{name}attention.v", None)
-        attended = attended.transpose(1, 2).flatten(2)
-        attended = attended @ w[f"{name}attention.o_proj.weight"].T
-        x = x + norm(attended, f"{name}attention_out_norm", after)
-        y = norm(x, f"{name}feed_forward_norm", before)
-        gate, up, down = (
-            w[f"{name}feed_forward.{part}.weight"].T for part in ("gate", "up", "down")
-        )
-        gate = y @ gate
-        cubic = math.sqrt(2 / math.pi) * (gate + 0.044715 * gate**3)
-        made = (gate * (1 + cubic.tanh()) / 2 * (y @ up)) @ down
-        x = x + norm(made, f"{name}feed_forward_out_norm", after)
-    logits = norm(x, "norm") @ w["token_embedding.weight"].T
-    return config.logit_cap * (logits / config.logit_cap).tanh()
-
-
-@pytest.mark.parametrize(
-    ("norm_place", "qk_norm"),
-    [("before", "heads"), ("after", "projection"), ("both", False)],
-)
-def test_the_settings_of_today_are_their_formula(norm_place: str, qk_norm: str | bool):
-    changes = {**VARIANTS["as gemma"], "norm_place": norm_place, "qk_norm": qk_norm}
-    model, tokens = make(**changes).double(), some_tokens()
-    model.reset_buffers()  # in double precision, too
-    torch.testing.assert_close(
-        model(tokens), by_todays_formula(model, tokens), rtol=0, atol=1e-5
-    )
+def with_more(**more: Tensor) -> Callable[..., tuple]:
+    """Return a hook that gives a block or its attention more arguments."""
+    return lambda _, args, options: (args, options | more)
 
 
 @torch.no_grad()
@@ -215,18 +147,11 @@ def test_padding_on_the_left_changes_nothing(model: GPT):
 def test_weights_are_those_of_the_pass_itself(model: GPT):
     tokens = some_tokens()
     recorded: list[Tensor] = []
-
-    def keep(_, __, output: tuple[Tensor, Tensor]) -> None:
-        recorded.append(output[1])
-
     for block in model.blocks:
-        block.attention.register_forward_hook(keep)
+        block.attention.register_forward_hook(lambda *io: recorded.append(io[2][1]))
     logits, maps = model(tokens, return_weights=True)
-    assert [each.shape for each in maps] == [(B, H, T, T)] * L
+    assert [weights.shape for weights in maps] == [(B, H, T, T)] * L
     assert all(a is b for a, b in zip(maps, recorded, strict=True))
-    for weights in maps:
-        torch.testing.assert_close(weights.sum(-1), torch.ones(B, H, T))
-        assert weights.triu(1).eq(0).all()
     # Taking the weights away from a layer's output moves the logits: they were used.
     (gradient,) = torch.autograd.grad(logits.sum(), maps[0])
     assert gradient.tril().ne(0).any()
@@ -235,72 +160,56 @@ def test_weights_are_those_of_the_pass_itself(model: GPT):
     torch.testing.assert_close(logits, other(tokens), rtol=1e-4, atol=1e-4)
 
 
-def test_alibi_reaches_the_scores_of_every_layer():
-    model = make(positions="alibi", fused=False)
+def test_alibi_is_a_bias_of_the_scores_of_every_layer():
+    model, tokens = make(positions="alibi", fused=False), some_tokens()
     assert not any(block.attention.fused for block in model.blocks)
     plain = GPT(replace(model.config, positions="none"))
     plain.load_state_dict(model.state_dict())
-    tokens = some_tokens()
-    # The first layer reads the same x with and without: its scores differ by the bias.
-    (with_bias, *_), (without, *_) = (
-        m(tokens, return_weights=True)[1] for m in (model, plain)
-    )
-    slopes = [1.0 * (8 / LONGEST) ** (head / (H - 1)) for head in range(H)]
-    for head, slope in enumerate(slopes):
-        for t in range(1, T):
-            row = (with_bias / without)[:, head, t, : t + 1].log()
-            steps = (row - row[:, t:]) / slope
-            expected = torch.arange(-t, 1.0).expand(B, -1)
-            torch.testing.assert_close(steps, expected, rtol=1e-3, atol=1e-3)
+    slopes = [(8 / LONGEST) ** (head / (H - 1)) for head in range(H)]
+    hook = with_more(score_bias=alibi_bias(torch.tensor(slopes), T))
+    for block in plain.blocks:
+        block.attention.register_forward_pre_hook(hook, with_kwargs=True)
+    torch.testing.assert_close(model(tokens), plain(tokens), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 def test_positions_are_added_to_the_tokens(positions: str):
     model, tokens = make(positions=positions), some_tokens()
-    seen: list[Tensor] = []
-    model.blocks[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    model(tokens)
     table = sinusoidal_positions(LONGEST, D)
     if positions == "learned":
         table = model.position_embedding.weight
-    torch.testing.assert_close(
-        seen[0], model.token_embedding.weight[tokens] + table[:T]
-    )
+    expected = model.token_embedding.weight[tokens] + table[:T]
+    torch.testing.assert_close(read_by_blocks(model, tokens), expected)
 
 
 def test_smear_adds_a_share_of_the_token_before():
-    model = make(smear=True, positions="none")
-    tokens = some_tokens()
-    seen: list[Tensor] = []
-    model.blocks[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    model(tokens)
-    rows = model.token_embedding.weight[tokens]
-    torch.testing.assert_close(seen[0][:, 0], rows[:, 0])
-    torch.testing.assert_close(seen[0][:, 1:], rows[:, 1:] + model.smear * rows[:, :-1])
-    fresh = GPT(model.config)
-    assert fresh.smear.eq(0).all()
+    model, tokens = make(smear=True, positions="none"), some_tokens()
+    expected = model.token_embedding.weight[tokens]
+    before = torch.nn.functional.pad(expected[:, :-1], (0, 0, 1, 0))
+    expected = expected + model.smear * before
+    torch.testing.assert_close(read_by_blocks(model, tokens), expected)
+    assert GPT(model.config).smear.eq(0).all()
 
 
 def test_parameters_are_counted_by_hand():
+    def count(*, active: bool = False, **changes: object) -> int:
+        return GPT(replace(SMALL, **changes)).num_parameters(active=active)
+
     # Embeddings, then in each block two norms, four projections and two matrices
     # with their biases, then the last norm.
     block = 4 * D + 4 * (D * D + D) + (D * 4 * D + 4 * D) + (4 * D * D + D)
-    assert GPT(SMALL).num_parameters() == V * D + LONGEST * D + L * block + 2 * D
+    usual = V * D + LONGEST * D + L * block + 2 * D
+    assert count() == usual
     without_bias = L * (2 * D + 4 * D * D + 8 * D * D) + D
-    assert GPT(replace(SMALL, bias=False)).num_parameters() == (
-        V * D + LONGEST * D + without_bias
-    )
-    untied = GPT(replace(SMALL, tie_head=False))
-    assert untied.num_parameters() == GPT(SMALL).num_parameters() + V * D
+    assert count(bias=False) == V * D + LONGEST * D + without_bias
+    assert count(tie_head=False) == usual + V * D
 
     expert = (D * 4 * D + 4 * D) + (4 * D * D + D)
-    mixed = GPT(replace(SMALL, num_experts=5, experts_per_token=2))
-    assert mixed.num_parameters() == GPT(SMALL).num_parameters() + L * (
-        4 * expert + 5 * D
-    )
-    assert mixed.num_parameters(active=True) == mixed.num_parameters() - L * 3 * expert
-    biased = GPT(replace(mixed.config, router_bias=True))
-    assert biased.num_parameters() == mixed.num_parameters() + L * 5
+    experts = {"num_experts": 5, "experts_per_token": 2}
+    mixed = usual + L * (4 * expert + 5 * D)
+    assert count(**experts) == mixed
+    assert count(**experts, active=True) == mixed - L * 3 * expert
+    assert count(**experts, router_bias=True) == mixed + L * 5
 
 
 def test_weights_start_small_and_smaller_where_a_block_adds():
@@ -387,23 +296,13 @@ def test_after_a_pass_that_broke_off_a_cache_is_refused_until_its_reset():
 
 def test_windows_are_masks_in_their_layers_outputs_and_gradients():
     model, tokens = make(windows=(2, None, 4), positions="alibi"), some_tokens()
-    plain = GPT.from_weights(replace(model.config, windows=None), model.state_dict())
+    output, weights = model(tokens), dict(model.named_parameters())
+    plain = GPT(replace(model.config, windows=None))
     for block, window in zip(plain.blocks, (2, None, 4), strict=True):
-        if window is not None:
-            mask = sliding_window_mask(T, window=window)
-            block.register_forward_pre_hook(masked_by(mask), with_kwargs=True)
-    one, other = model(tokens), plain(tokens)
-    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-    towards = torch.randn(B, T, V)
-    one.backward(towards)
-    other.backward(towards)
-    for name, parameter in model.named_parameters():
-        wanted = plain.get_parameter(name).grad
-        torch.testing.assert_close(parameter.grad, wanted, rtol=1e-3, atol=1e-3)
-
-
-def masked_by(mask: Tensor) -> Callable[..., tuple]:
-    return lambda _, args, kwargs: (args, {**kwargs, "mask": mask})
+        hook = with_more(mask=sliding_window_mask(T, window=window or T))
+        block.register_forward_pre_hook(hook, with_kwargs=True)
+    expected = torch.func.functional_call(plain, weights, (tokens,))
+    assert_alike(output, expected, [*weights.values()], close=1e-4)
 
 
 def test_a_window_for_all_is_one_for_each():
@@ -436,22 +335,19 @@ def test_a_model_from_meta_is_as_good_as_new(name: str):
     model.to_empty(device="cpu")
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.detach().fill_(math.nan)  # as memory may hold anything
-    torch.manual_seed(5)
-    model.reset_parameters()
-    tokens = some_tokens()
-    assert model.balance_loss() == 0
-    assert model(tokens).isfinite().all()
-    # Weights, norms, biases, smear and tables of positions are those of a new model.
     fresh = GPT(config)
-    torch.manual_seed(5)
-    fresh.reset_parameters()
-    assert torch.equal(model(tokens), fresh(tokens))
-    for one, other in (
-        (model.state_dict(), fresh.state_dict()),
-        (dict(model.named_buffers()), dict(fresh.named_buffers())),
-    ):
-        assert one.keys() == other.keys()
-        assert all(torch.equal(one[each], other[each]) for each in one)
+    for each in (model, fresh):
+        torch.manual_seed(5)
+        each.reset_parameters()
+    assert model.balance_loss() == 0
+    assert model(some_tokens()).isfinite().all()
+    # Weights, norms, biases, smear and tables of positions are those of a new model.
+    one, other = (
+        dict(each.named_parameters()) | dict(each.named_buffers())
+        for each in (model, fresh)
+    )
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_it_is_made_where_and_as_it_is_asked_to_be():
@@ -513,39 +409,34 @@ def test_in_a_block_dropout_acts_on_what_is_added_and_never_on_what_passes():
     assert not torch.allclose(block.eval()(x), x)
 
 
-def test_settings_reach_the_parts_of_a_block():
-    block = DecoderBlock(
-        d_model=12,
-        num_heads=3,
-        d_ff=7,
-        bias=False,
-        dropout=0.25,
-        activation="swiglu",
-    )
-    assert block.attention.num_heads == 3
-    assert block.attention.dropout == 0.25
-    assert block.feed_forward.gate.weight.shape == (7, 12)
-    assert all(not name.endswith("bias") for name in block.state_dict())
-
-
-@pytest.mark.parametrize("name", ["sinusoids, experts", "as llama", "as gemma"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        VARIANTS["sinusoids, experts"],
+        VARIANTS["as llama"],
+        VARIANTS["as gemma"],
+        {"attention": Latent(latent_dim=11), "positions": "rotary"},
+        {"attention": DeltaRule(gated=True)},
+    ],
+)
 def test_other_modules_may_stand_in_for_every_layer(
-    name: str, replaced: Callable[[GPT], tuple[GPT, GPT]]
+    settings: dict, replaced: Callable[[GPT], tuple[GPT, GPT]]
 ):
-    other, plain = replaced(make(**VARIANTS[name]).double().eval())
-    tokens = some_tokens()
-    torch.testing.assert_close(other(tokens), plain(tokens), rtol=1e-8, atol=1e-8)
-    cache = other.new_cache(B)
+    other, plain = replaced(make(**settings).double().eval())
+    tokens, cache = some_tokens(), other.new_cache(B)
+    expected = plain(tokens)
     parts = [other(part, cache=cache) for part in tokens.split([3, 1, T - 4], dim=1)]
-    torch.testing.assert_close(
-        torch.cat(parts, dim=1), plain(tokens), rtol=1e-8, atol=1e-8
+    for output, wanted in (
+        (other(tokens), expected),
+        (torch.cat(parts, dim=1), expected),
+        (other(tokens, last_only=True), expected[:, -1:]),
+    ):
+        torch.testing.assert_close(output, wanted, rtol=1e-8, atol=1e-8)
+    written, wanted = (
+        generate(each, [[1, 2, 3], [4]], max_new_tokens=5, seed=1)
+        for each in (other, plain)
     )
-    last = other(tokens, last_only=True)
-    torch.testing.assert_close(last, plain(tokens)[:, -1:], rtol=1e-8, atol=1e-8)
-    prompts = [[1, 2, 3], [4]]
-    assert generate(other, prompts, max_new_tokens=5, seed=1) == generate(
-        plain, prompts, max_new_tokens=5, seed=1
-    )
+    assert written == wanted
     other(tokens).sum().backward()
     trained = [(n, p) for n, p in other.named_parameters() if p.requires_grad]
     assert [name for name, parameter in trained if parameter.grad is None] == []
@@ -563,15 +454,12 @@ def test_hooks_on_every_module_are_called(model: GPT):
 
 def test_what_a_hook_on_the_head_returns_is_the_logits():
     model, tokens = make(tie_head=False), some_tokens()
-    expected = 2.0 * model(tokens)
-    model.head.register_forward_hook(lambda *given: 2.0 * given[2])
-    torch.testing.assert_close(model(tokens), expected)
-    hidden = expected.clone()
-    hidden[..., 5] = -torch.inf
+    expected = model(tokens)
+    expected[..., 5] = -torch.inf
     model.head.register_forward_hook(
-        lambda *given: given[2].index_fill(-1, torch.tensor(5), -torch.inf)
+        lambda *io: io[2].index_fill(-1, torch.tensor(5), -torch.inf)
     )
-    torch.testing.assert_close(model(tokens), hidden)
+    torch.testing.assert_close(model(tokens), expected)
     # The packed weights of the fast decoder know no hook.
     answers = generate(model.eval(), [[1], [2]], max_new_tokens=11, seed=1)
     assert 5 not in {*answers[0], *answers[1]}
@@ -608,9 +496,9 @@ def test_a_layer_that_does_not_rotate_has_no_positions():
     for model in (plain, still, mixed):
         model.load_state_dict(rotary.state_dict())
     assert torch.equal(still(tokens), plain(tokens))
-    found = mixed(tokens)
-    assert not torch.allclose(found, rotary(tokens), atol=1e-3)
-    assert not torch.allclose(found, plain(tokens), atol=1e-3)
+    output = mixed(tokens)
+    assert not torch.allclose(output, rotary(tokens), atol=1e-3)
+    assert not torch.allclose(output, plain(tokens), atol=1e-3)
     cache = mixed.new_cache(len(tokens))
     parts = [mixed(part, cache=cache) for part in tokens.split([2, 3, 2], dim=1)]
-    torch.testing.assert_close(torch.cat(parts, dim=1), found)
+    torch.testing.assert_close(torch.cat(parts, dim=1), output)

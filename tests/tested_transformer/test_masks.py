@@ -18,11 +18,7 @@ lengths = st.integers(0, 9)
 
 
 def test_causal_mask_is_a_lower_triangle():
-    assert causal_mask(3).tolist() == [
-        [True, False, False],
-        [True, True, False],
-        [True, True, True],
-    ]
+    assert causal_mask(3).int().tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
 
 
 @given(num_queries=lengths, num_keys=lengths)
@@ -105,46 +101,53 @@ def test_masks_are_made_on_the_device_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "value", "message"),
     [
-        (lambda: causal_mask(-1), "num_queries=-1 must not be negative"),
-        (lambda: causal_mask(2, -3), "num_keys=-3 must not be negative"),
-        (lambda: padding_mask(torch.tensor([2]), -1), "num_keys=-1 must not be neg"),
-        (lambda: sliding_window_mask(3, window=0), "window=0 must be positive"),
-        (lambda: sliding_window_mask(3, window=1.5), "window must be a whole number"),
+        (causal_mask, -1, "num_queries=-1 must not be negative"),
         (
-            lambda: causal_mask(torch.ones(2, 3)),
-            "num_queries must be a whole number; it is a tensor",
+            causal_mask,
+            torch.ones(2, 3),
+            "num_queries must be a whole number; it is a",
+        ),
+        (padding_mask, torch.tensor([2, -1]), "lengths=[2, -1] must lie between 0 and"),
+        (padding_mask, torch.tensor([2.0, 1.0]), "lengths must be a tensor of"),
+        (padding_mask, torch.tensor([True, False]), "lengths must be a tensor of"),
+        (
+            padding_mask,
+            torch.ones(2, 3).long(),
+            "lengths must be (B,), one for each",
         ),
         (
-            lambda: padding_mask(torch.tensor([2, 5]), 3),
-            "lengths=[2, 5] must lie between 0 and num_keys=3",
+            padding_mask,
+            [2],
+            "lengths must be a tensor; it is a list: write torch.as_",
         ),
-        (lambda: padding_mask(torch.tensor([2, -1])), "lengths=[2, -1] must lie"),
-        (lambda: padding_mask(torch.tensor([2.0, 1.0])), "lengths must be a tensor of"),
-        (lambda: padding_mask(torch.tensor([True, False])), "lengths must be a tensor"),
-        (
-            lambda: padding_mask([2, 1]),
-            "lengths must be a tensor; it is a list: write torch.as_tensor(lengths)",
-        ),
-        (
-            lambda: padding_mask(torch.tensor([[1, 1, 0], [1, 0, 0]])),
-            "lengths must be (B,), one for each sequence; it is (2, 3)",
-        ),
-        (lambda: token_mask([[True]]), "real must be a tensor; it is a list"),
-        (lambda: to_additive([True]), "mask must be a tensor; it is a list"),
-        (lambda: from_additive([0.0]), "added must be a tensor; it is a list"),
-        (lambda: token_mask(torch.tensor([[1.0, 0.0]])), "real must be booleans, or"),
-        (lambda: token_mask(torch.tensor([2, 1])), "real must be (B, S), one row for"),
-        (lambda: token_mask(torch.tensor([[1, -1]])), "real must hold ones and zeros"),
-        (lambda: to_additive(torch.tensor([1, 0])), "mask must be boolean (True = may"),
-        (lambda: from_additive(torch.tensor([True])), "added must be floating-point"),
+        (token_mask, [[True]], "real must be a tensor; it is a list"),
+        (token_mask, torch.tensor([[1.0, 0.0]]), "real must be booleans, or"),
+        (token_mask, torch.tensor([2, 1]), "real must be (B, S), one row for"),
+        (token_mask, torch.tensor([[1, -1]]), "real must hold ones and zeros"),
+        (to_additive, [True], "mask must be a tensor; it is a list"),
+        (to_additive, torch.tensor([1, 0]), "mask must be boolean (True = may"),
+        (from_additive, [0.0], "added must be a tensor; it is a list"),
+        (from_additive, torch.tensor([True]), "added must be floating-point"),
     ],
 )
 @pytest.mark.usefixtures("as_a_caller")
-def test_what_makes_no_mask_is_named(make, message: str):
+def test_what_makes_no_mask_is_named(make, value, message: str):
     with pytest.raises((TypeError, ValueError), match=f"^{re.escape(message)}"):
-        make()
+        make(value)
+
+
+def test_sizes_that_do_not_fit_are_named():
+    with pytest.raises(ValueError, match=r"^num_keys=-3 must not be negative$"):
+        causal_mask(2, -3)
+    with pytest.raises(ValueError, match=r"^num_keys=-1 must not be negative$"):
+        padding_mask(torch.tensor([2]), -1)
+    message = r"^lengths=\[2, 5\] must lie between 0 and num_keys=3$"
+    with pytest.raises(ValueError, match=message):
+        padding_mask(torch.tensor([2, 5]), 3)
+    with pytest.raises(ValueError, match=r"^window=0 must be positive$"):
+        sliding_window_mask(3, window=0)
 
 
 def test_what_would_only_shift_a_score_is_no_mask():

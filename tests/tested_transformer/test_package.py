@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from importlib import import_module
+from runpy import run_module
 
 import pytest
 
@@ -37,12 +38,10 @@ def test_names_that_never_were_are_not_there():
         _ = tested_transformer.Transformer
 
 
-def test_the_command_runs_as_a_module() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tested_transformer", "--version"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.startswith("tested-transformer ")
-    assert done.stderr == ""
+def test_the_command_runs_as_a_module(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "argv", ["tested-transformer", "--version"])
+    with pytest.raises(SystemExit, match="0"):
+        run_module("tested_transformer", run_name="__main__")
+    output = capsys.readouterr()
+    assert output.out.startswith("tested-transformer ")
+    assert output.err == ""

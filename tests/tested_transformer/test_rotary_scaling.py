@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from tests.tested_transformer.comparing import assert_alike
 from torch import Tensor
 from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
@@ -45,7 +46,7 @@ def from_theirs(kind: str, *, length: int | None = None, **settings):
     return ROPE_INIT_FUNCTIONS[kind](config, "cpu", length)
 
 
-def assert_alike(ours: Tensor, other: Tensor) -> None:
+def assert_same_rates(ours: Tensor, other: Tensor) -> None:
     torch.testing.assert_close(ours.float(), other, rtol=1e-6, atol=0)
 
 
@@ -53,10 +54,10 @@ def test_rates_are_those_of_transformers():
     for factor, base in ((1.0, 10_000.0), (3.0, 500.0), (8.0, 10_000.0)):
         how = {"factor": factor, "base": base}
         rates, scale = from_theirs("linear", **how)
-        assert_alike(linear_rates(D_K, **how), rates)
+        assert_same_rates(linear_rates(D_K, **how), rates)
         assert scale == 1
         rates, scale = from_theirs("yarn", **how)
-        assert_alike(yarn_rates(D_K, trained_length=TRAINED, **how), rates)
+        assert_same_rates(yarn_rates(D_K, trained_length=TRAINED, **how), rates)
         assert yarn_attention_factor(factor) == pytest.approx(scale, rel=1e-12)
 
 
@@ -66,7 +67,7 @@ def test_the_ramp_of_yarn_is_that_of_transformers():
             how = {"factor": 5.0, "base": base}
             rates, _ = from_theirs("yarn", **how, beta_fast=fast, beta_slow=slow)
             ours = yarn_rates(D_K, trained_length=TRAINED, **how, fast=fast, slow=slow)
-            assert_alike(ours, rates)
+            assert_same_rates(ours, rates)
 
 
 def test_dynamic_ntk_is_that_of_transformers():
@@ -74,7 +75,7 @@ def test_dynamic_ntk_is_that_of_transformers():
         for length in (11, TRAINED, 41, 320):
             rates, scale = from_theirs("dynamic", factor=factor, length=length)
             slower = dynamic_factor(length, trained_length=TRAINED, factor=factor)
-            assert_alike(ntk_rates(D_K, factor=slower), rates)
+            assert_same_rates(ntk_rates(D_K, factor=slower), rates)
             assert scale == 1
             assert length > TRAINED or slower == 1
 
@@ -86,7 +87,7 @@ def test_the_rates_of_llama_3_are_those_of_transformers():
             bounds = {"low_freq_factor": slow, "high_freq_factor": fast}
             rates, scale = from_theirs("llama3", **how, **bounds)
             how |= {"trained_length": TRAINED}
-            assert_alike(llama3_rates(D_K, **how, fast=fast, slow=slow), rates)
+            assert_same_rates(llama3_rates(D_K, **how, fast=fast, slow=slow), rates)
             assert scale == 1
 
 
@@ -99,7 +100,7 @@ def test_longrope_is_that_of_transformers():
             rates, scale = from_theirs(
                 "longrope", factor=factor, length=length, **lists
             )
-            assert_alike(longrope_rates(D_K, factors=factors), rates)
+            assert_same_rates(longrope_rates(D_K, factors=factors), rates)
             ours = longrope_attention_factor(factor, trained_length=TRAINED)
             assert ours == pytest.approx(scale, rel=1e-12)
 
@@ -113,11 +114,7 @@ def test_turned_queries_and_their_gradients_are_those_of_transformers():
     table = scaled_table(positions, rates, attention_factor=scale)
     ours = rotate(q, table), rotate(k, table)
     expected = llama.apply_rotary_pos_emb(q, k, *turn(q, positions.expand(B, T)))
-    direction = torch.randn(B, H, T, D_K)
-    for our, their, x in zip(ours, expected, (q, k), strict=True):
-        torch.testing.assert_close(our, their, rtol=1e-5, atol=2e-5)
-        gradients = [torch.autograd.grad(y, x, direction)[0] for y in (our, their)]
-        torch.testing.assert_close(*gradients, rtol=1e-5, atol=2e-5)
+    assert_alike(ours, expected, [q, k], close=2e-5)
 
 
 def test_plain_rates_make_the_plain_table():

@@ -1,15 +1,14 @@
 """Compressed keys: DeepSeek-V4's layers, open = in windows, and a cache of entries."""
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from tests.tested_transformer.comparing import assert_alike
 from torch import Tensor, nn
 
-from tested_transformer.attention import attention_with_weights
 from tested_transformer.attentions import (
     Compressed,
     CompressedAttention,
@@ -23,10 +22,8 @@ from tested_transformer.attentions import (
     with_group_before,
 )
 from tested_transformer.checking import check_attention
-from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.masks import sliding_window_mask
 from tested_transformer.positions import rotary_table
-from tested_transformer.training import Recipe, train
 
 # Pairwise different: batch, heads, tokens, widths of the sequence, of a head and of
 # what positions turn; window, heads of the indexer, their width, and chosen entries.
@@ -49,7 +46,7 @@ def rand(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def made(settings: Compressed, **changes: Any) -> CompressedAttention:
+def make_layer(settings: Compressed, **changes: Any) -> CompressedAttention:
     sizes = {"d_model": D, "num_heads": H, "head_dim": D_K, "rotary_dim": R}
     layer = CompressedAttention(settings, **sizes | {"dtype": torch.float64} | changes)
     for parameter in layer.parameters():
@@ -108,7 +105,7 @@ class GroupedOutput(nn.Module):
 
 def with_their_weights(theirs: Any, settings: Compressed) -> CompressedAttention:
     """Return a layer that has the very parameters of theirs."""
-    ours = made(settings, dtype=torch.float32)
+    ours = make_layer(settings, dtype=torch.float32)
     latent = theirs.q_a_proj, theirs.q_a_norm
     ours.q_proj = nn.Sequential(*latent, theirs.q_b_proj)
     ours.kv_proj, ours.kv_norm = theirs.kv_proj, theirs.kv_norm
@@ -145,23 +142,9 @@ def test_a_whole_layer_is_deepseeks_in_outputs_and_gradients(
     monkeypatch.setattr(compressed, "_ROWS", 8)
     theirs, config = deepseeks(settings)
     ours = with_their_weights(theirs, settings).train(training)
-    x, direction = torch.randn(B, T, D, requires_grad=True), torch.randn(B, T, D)
-    wanted = called(theirs, config, x)
-    output = ours(x, causal=True, rotary=table())
-    torch.testing.assert_close(output, wanted, rtol=1e-4, atol=1e-4)
-    inputs = [x, *theirs.parameters()]
-    one, other = (
-        torch.autograd.grad(y, inputs, direction, allow_unused=True)
-        for y in (output, wanted)
-    )
-    unreached = 0
-    for mine, their in zip(one, other, strict=True):
-        if their is None:  # no loss of the language reaches an indexer
-            assert mine is None or not mine.any()
-            unreached += 1
-        else:
-            torch.testing.assert_close(mine, their, rtol=1e-3, atol=1e-3)
-    assert unreached == (0 if settings is HEAVY else 6)
+    x = torch.randn(B, T, D, requires_grad=True)
+    output, wanted = ours(x, rotary=table()), called(theirs, config, x)
+    assert_alike(output, wanted, [x, *theirs.parameters()], close=1e-4)
 
 
 @both
@@ -211,12 +194,7 @@ def test_in_windows_is_in_the_open_in_outputs_and_gradients(
         keys = torch.cat([tokens, entries], dim=2)
         seen = seen_in_windows(tokens.shape[2], readable, window=W)
         wanted, _ = adjusted_attention_with_weights(q, keys, keys, sink=sink, mask=seen)
-        torch.testing.assert_close(output, wanted)
-        direction = rand(*wanted.shape)
-        one, other = (
-            torch.autograd.grad(y, inputs, direction) for y in (output, wanted)
-        )
-        torch.testing.assert_close(one, other)
+        assert_alike(output, wanted, inputs)
 
 
 def test_no_table_of_all_tokens_is_made() -> None:
@@ -230,9 +208,9 @@ def test_no_table_of_all_tokens_is_made() -> None:
     fused = compressed.fused_attention_with_sink
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compressed, "fused_attention_with_sink", counted)
-        layer = made(Compressed(compress=8, window=16), dtype=torch.float32)
+        layer = make_layer(Compressed(compress=8, window=16), dtype=torch.float32)
         layer(torch.randn(1, 1024, D))
-        layer = made(replace(SPARSE, compress=4)).eval()
+        layer = make_layer(replace(SPARSE, compress=4)).eval()
         cache = layer.new_cache(1, 200)
         layer(rand(1, 199, D), cache=cache)
         layer(rand(1, 1, D), cache=cache)
@@ -271,13 +249,13 @@ def test_an_entry_is_read_from_its_last_token_on() -> None:
 
 @both
 def test_it_is_what_it_is_checked_against(settings: Compressed) -> None:
-    report = check_attention(made(settings).eval())
+    report = check_attention(make_layer(settings).eval())
     assert report.state == "right", str(report)
 
 
 @both
 def test_the_weight_of_an_entry_stands_at_its_last_token(settings: Compressed) -> None:
-    layer, x = made(settings), rand(B, T, D)
+    layer, x = make_layer(settings), rand(B, T, D)
     _, weights = layer(x, return_weights=True)
     size, chosen = settings.compress, settings.entries_per_query
     cache = layer.new_cache(B, T)
@@ -294,29 +272,10 @@ def test_the_weight_of_an_entry_stands_at_its_last_token(settings: Compressed) -
         assert all_read.all()
 
 
-@both
-def test_a_changed_token_changes_nothing_before_it(settings: Compressed) -> None:
-    """Behind a norm of each token, as in a model; a norm over positions would leak."""
-    layer, norm = made(settings).eval(), nn.LayerNorm(D).double()
-    x = rand(B, T, D)
-    for form in ({}, {"return_weights": True}):
-        output = layer(norm(x), rotary=table(), **form)
-        output = output[0] if form else output
-        for t in (1, 6, 11, 12, 20):
-            other = x.clone()
-            other[:, t] = rand(B, D)
-            changed = layer(norm(other), rotary=table(), **form)
-            changed = changed[0] if form else changed
-            assert torch.equal(changed[:, :t], output[:, :t])
-            assert not torch.allclose(changed[:, t], output[:, t])
-            if settings is HEAVY:  # no indexer leaves the entry out
-                assert not torch.allclose(changed[:, -1], output[:, -1])
-
-
 @pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize("fused", [False, True])
 def test_what_a_mask_hides_no_entry_tells(overlap: bool, fused: bool) -> None:
-    layer, x = made(replace(HEAVY, overlap=overlap), fused=fused), rand(B, T, D)
+    layer, x = make_layer(replace(HEAVY, overlap=overlap), fused=fused), rand(B, T, D)
     mask = torch.ones(T, T, dtype=torch.bool)
     mask[:, 9] = False  # in the third entry, and with overlap in the fourth
     other = x.clone()
@@ -335,7 +294,7 @@ def test_what_a_mask_hides_no_entry_tells(overlap: bool, fused: bool) -> None:
 @both
 @torch.no_grad()
 def test_a_cache_keeps_entries_and_can_go_back(settings: Compressed) -> None:
-    layer, x = made(settings).eval(), rand(B, T, D)
+    layer, x = make_layer(settings).eval(), rand(B, T, D)
     whole = layer(x, rotary=table())
     for length in range(T + 1):
         cache = layer.new_cache(B, T)
@@ -366,7 +325,7 @@ def test_the_bytes_of_a_cache_are_what_is_kept() -> None:
         m, both_, index = settings.compress, 1 + settings.overlap, 0
         if settings.entries_per_query:
             index = D_I
-        cache = made(settings).new_cache(B, longest)
+        cache = make_layer(settings).new_cache(B, longest)
         numbers = {
             "window": (settings.window - 1 + room) * D_K,
             "not an entry yet": (both_ * m - 1 + room)
@@ -374,103 +333,33 @@ def test_the_bytes_of_a_cache_are_what_is_kept() -> None:
             "entries": longest // m * (D_K + index),
         }
         assert cache.nbytes == B * 8 * sum(numbers.values())
-    half = made(HEAVY, dtype=torch.bfloat16).new_cache(B, longest)
-    assert 4 * half.nbytes == made(HEAVY).new_cache(B, longest).nbytes
-
-
-def test_a_window_over_all_needs_no_entry() -> None:
-    """Before the first entry, it is attention with shared keys and a sink."""
-    layer, x = made(Compressed(compress=T + 1, window=T)), rand(B, T, D)
-    q = layer.q_proj(x).unflatten(-1, (H, D_K)).transpose(1, 2)
-    q = nn.functional.rms_norm(q, (D_K,), eps=1e-6)
-    k = layer.kv_norm(layer.kv_proj(x))[:, None].expand(-1, H, -1, -1)
-    sink = torch.zeros(B, H, 1, D_K).double()
-    bias = torch.cat([layer.sink[:, None], torch.zeros(H, T)], dim=-1)[None, :, None]
-    seen = torch.ones(T, T + 1, dtype=torch.bool).tril(1)
-    heads, _ = attention_with_weights(
-        *(q, torch.cat([sink, k], dim=2), torch.cat([sink, k], dim=2)),
-        mask=seen,
-        score_bias=bias,
-    )
-    wanted = layer.o_proj(heads.transpose(1, 2).flatten(2))
-    torch.testing.assert_close(layer(x), wanted)
-
-
-def test_each_loss_trains_its_own_part() -> None:
-    layer, x = made(SPARSE), rand(B, T, D).requires_grad_()
-    names, parameters = zip(*layer.named_parameters(), strict=True)
-    output, weights = layer(x, rotary=table(), return_weights=True)
-    for loss, own in ((output.sum(), False), (layer.indexer.index_loss, True)):
-        slopes = torch.autograd.grad(
-            loss, [x, *parameters], allow_unused=True, retain_graph=True
-        )
-        assert (slopes[0] is None or not slopes[0].any()) == own
-        for name, slope in zip(names, slopes[1:], strict=True):
-            reached = slope is not None and bool(slope.any())
-            assert reached == (("indexer" in name) == own), name
-    assert made(HEAVY).indexer is None
-    del weights
-
-
-def test_training_trains_the_indexer_towards_attention() -> None:
-    torch.manual_seed(0)
-    attention = replace(SPARSE, entries_per_query=8, compress=2, window=2)
-    config = GPTConfig(
-        vocab_size=7,
-        max_seq_len=16,
-        d_model=24,
-        num_heads=4,
-        num_layers=1,
-        attention=attention,
-    )
-    model, tokens = GPT(config), torch.randint(7, (300,))
-    nn.init.normal_(model.blocks[0].attention.q_proj.weight)
-    nn.init.normal_(model.blocks[0].attention.compressor.kv_proj.weight)
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_("indexer" in name)
-
-    def loss() -> float:
-        model.train()(tokens[:64].view(4, 16))
-        return model.index_loss().item()
-
-    before = loss()
-    recipe = Recipe(steps=60, warmup=5, lr=1e-2, precision="fp32", compile=False)
-    train(model, tokens, recipe)
-    assert 0 < loss() < 0.5 * before
+    half = make_layer(HEAVY, dtype=torch.bfloat16).new_cache(B, longest)
+    assert 4 * half.nbytes == make_layer(HEAVY).new_cache(B, longest).nbytes
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("call", "message"),
     [
-        (lambda: Compressed(compress=0), "compress=0 must be positive"),
-        (lambda: Compressed(window=0), "window=0 must be positive"),
-        (lambda: Compressed(entries_per_query=0), "entries_per_query=0 must be pos"),
-        (lambda: Compressed(index_dim=-1), "index_dim=-1 must be positive"),
-        (lambda: made(HEAVY, rotary_dim=3), "rotary_dim=3 must be even"),
+        ({"rotary": table()[..., :1]}, "rotary must be a table for rotary_dim=4 or mo"),
+        ({"causal": False}, "causal=False is refused: "),
+        ({"window": 3}, "window=3 is refused: the lay"),
         (
-            lambda: made(HEAVY, rotary_dim=10),
-            "rotary_dim=10 must lie between 0 and head_dim=8",
+            {"cache": make_layer(HEAVY).new_cache(B, T).entries},
+            "cache must come from ",
         ),
-        (lambda: made(HEAVY)(rand(B, T, D), causal=False), "causal=False is refused: "),
-        (lambda: made(HEAVY)(rand(B, T, D), window=3), "window=3 is refused: the lay"),
-        (
-            lambda: made(HEAVY)(rand(B, T, D), rotary=table()[..., :1]),
-            "rotary must be a table for rotary_dim=4 or more; it is for 2",
-        ),
-        (
-            lambda: made(HEAVY)(
-                rand(B, T, D), cache=made(HEAVY).new_cache(B, T).entries
-            ),
-            "cache must come from this layer's new_cache",
-        ),
-        (
-            lambda: made(HEAVY)(
-                rand(B, T, D), mask=torch.ones(T, T + 1, dtype=torch.bool)
-            ),
-            "mask",
-        ),
+        ({"mask": torch.ones(T, T + 1).bool()}, "mask"),
     ],
 )
-def test_what_does_not_fit_is_named(make: Callable[[], object], message: str) -> None:
+def test_a_call_that_does_not_fit_is_named(call: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        make()
+        make_layer(HEAVY)(rand(B, T, D), **call)
+
+
+def test_settings_that_do_not_fit_are_named() -> None:
+    for name in ("compress", "window", "entries_per_query", "index_heads", "index_dim"):
+        with pytest.raises(ValueError, match=f"^{name}=0 must be positive$"):
+            Compressed(**{name: 0})
+    with pytest.raises(ValueError, match="rotary_dim=3 must be even"):
+        make_layer(HEAVY, rotary_dim=3)
+    with pytest.raises(ValueError, match="rotary_dim=10 must lie between 0 and head_d"):
+        make_layer(HEAVY, rotary_dim=10)

@@ -1,10 +1,11 @@
 """The delta rule: three forms of one thing, by hand, and beside transformers'."""
 
-from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.tested_transformer.comparing import assert_alike
 from torch import Tensor
 
 from tested_transformer.attentions.delta import (
@@ -21,18 +22,12 @@ DOUBLE = {"dtype": torch.float64}
 GATES = ("no", "by head", "by feature")
 
 
-def in_chunks_of(chunk_size: int) -> Callable[..., tuple[Tensor, Tensor]]:
-    def run(*inputs: Tensor, **options: Tensor | None) -> tuple[Tensor, Tensor]:
-        return chunked_delta_rule(*inputs, chunk_size=chunk_size, **options)
-
-    return run
-
-
 FORMS = {
     "parallel": parallel_delta_rule,
-    "chunks of 1": in_chunks_of(1),
-    "chunks of 4": in_chunks_of(4),  # the last one is shorter
-    "one chunk": in_chunks_of(T + 2),
+    "chunks of 1": partial(chunked_delta_rule, chunk_size=1),
+    # The last one is shorter.
+    "chunks of 4": partial(chunked_delta_rule, chunk_size=4),
+    "one chunk": partial(chunked_delta_rule, chunk_size=T + 2),
 }
 
 
@@ -43,43 +38,26 @@ def inputs(gates: str) -> tuple[list[Tensor], dict[str, Tensor]]:
         shape = (B, H, T) if gates == "by head" else (B, H, T, D_K)
         options["log_decay"] = -torch.rand(shape, **DOUBLE)
     v, beta = torch.randn(B, H, T, D_V, **DOUBLE), torch.rand(B, H, T, **DOUBLE)
+    for each in (q, k, v, beta, *options.values()):
+        each.requires_grad_()
     return [q, k, v, beta], options
-
-
-def with_gradients(
-    form: Callable[..., tuple[Tensor, Tensor]],
-    tensors: list[Tensor],
-    options: dict[str, Tensor],
-) -> list[Tensor]:
-    """Return output and state, and what both pass back to every input."""
-    tensors = [each.detach().requires_grad_() for each in tensors]
-    options = {name: each.detach().requires_grad_() for name, each in options.items()}
-    results = form(*tensors, **options)
-    generator = torch.Generator().manual_seed(1)
-    loss = sum(
-        (each * torch.randn(each.shape, generator=generator, **DOUBLE)).sum()
-        for each in results
-    )
-    wanted = [*tensors, *options.values()]
-    return [*results, *torch.autograd.grad(loss, wanted)]
 
 
 @pytest.mark.parametrize("gates", GATES)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_the_recurrent_one(form: str, gates: str):
     tensors, options = inputs(gates)
-    expected = with_gradients(recurrent_delta_rule, tensors, options)
-    for one, other in zip(
-        with_gradients(FORMS[form], tensors, options), expected, strict=True
-    ):
-        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
+    output = FORMS[form](*tensors, **options)
+    expected = recurrent_delta_rule(*tensors, **options)
+    assert_alike(output, expected, [*tensors, *options.values()], close=1e-11)
 
 
-def theirs(form: str, gates: str) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Return a rule of transformers, called as ours is.
+@pytest.mark.parametrize("gates", GATES)
+@pytest.mark.parametrize("form", ["recurrent", "chunk"])
+def test_it_is_the_rule_of_transformers(form: str, gates: str):
+    """Theirs puts positions before heads, and divides queries by the root of d_k.
 
-    It puts positions before heads, divides queries by the root of their width, and
-    computes in float32 whatever comes in.
+    It computes in float32 whatever comes in.
     """
     from transformers.models.kimi_linear import modeling_kimi_linear as kimi
     from transformers.models.qwen3_next import modeling_qwen3_next as qwen
@@ -87,39 +65,21 @@ def theirs(form: str, gates: str) -> Callable[..., tuple[Tensor, Tensor]]:
     rule = getattr(qwen, f"torch_{form}_gated_delta_rule")
     if gates == "by feature":
         rule = getattr(kimi, f"{form}_kimi_delta_attention")
-    more = {"chunk_size": 4} if form == "chunk" else {}
-
-    def run(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        beta: Tensor,
-        *,
-        log_decay: Tensor | None = None,
-        state: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        log_decay = torch.zeros_like(beta) if log_decay is None else log_decay
-        output, state = rule(
-            *(each.transpose(1, 2) for each in (q * D_K**0.5, k, v, log_decay, beta)),
-            initial_state=state,
-            output_final_state=True,
-            **more,
-        )
-        return output.transpose(1, 2), state.double()
-
-    return run
-
-
-@pytest.mark.parametrize("gates", GATES)
-@pytest.mark.parametrize("form", ["recurrent", "chunk"])
-def test_it_is_the_rule_of_transformers(form: str, gates: str):
     tensors, options = inputs(gates)
-    for one, other in zip(
-        with_gradients(recurrent_delta_rule, tensors, options),
-        with_gradients(theirs(form, gates), tensors, options),
-        strict=True,
-    ):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    q, k, v, beta = tensors
+    log_decay = options.get("log_decay", torch.zeros_like(beta))
+    output, state = rule(
+        *(each.transpose(1, 2) for each in (q * D_K**0.5, k, v, log_decay, beta)),
+        initial_state=options["state"],
+        output_final_state=True,
+        **({"chunk_size": 4} if form == "chunk" else {}),
+    )
+    assert_alike(
+        recurrent_delta_rule(*tensors, **options),
+        (output.transpose(1, 2), state.double()),
+        [*tensors, *options.values()],
+        close=1e-5,
+    )
 
 
 def test_a_key_that_comes_again_gets_the_new_value():
@@ -183,19 +143,22 @@ def test_the_layer_goes_on_from_its_state():
 
 
 @pytest.mark.usefixtures("as_a_caller")
-@pytest.mark.parametrize("form", ["recurrent", "parallel", "chunks of 4"])
-def test_what_does_not_fit_is_named(form: str):
+def test_what_does_not_fit_is_named():
     q, beta = torch.ones(B, H, T, D_K), torch.ones(B, H, T)
-    run = FORMS.get(form, recurrent_delta_rule)
-    with pytest.raises(ValueError, match=r"k must be \(2, 3, 11, 5\), like q; it is"):
-        run(q, q[..., :2], q, beta)
-    with pytest.raises(ValueError, match=r"beta must be \(2, 3, 11\); it is \(2, 3\)"):
-        run(q, q, q, beta[..., 0])
-    message = (
-        r"log_decay must be \(2, 3, 11\), like beta, or \(2, 3, 11, 5\), like k; it"
-    )
-    with pytest.raises(ValueError, match=message):
-        run(q, q, q, beta, log_decay=q[..., :2])
+    for inputs, options, message in (
+        ((q, q[..., :2], q, beta), {}, r"k must be \(2, 3, 11, 5\), like q; it is"),
+        ((q, q, q, beta[..., 0]), {}, r"beta must be \(2, 3, 11\); it is \(2, 3\)"),
+        ((q, q, q, 0.5), {}, r"beta must be a tensor, \(2, 3, 11\); it is a"),
+        ((q, q, q, beta.half()), {}, "must have one dtype: k is float32, beta is"),
+        (
+            (q, q, q, beta),
+            {"log_decay": q[..., :2]},
+            r"log_decay must be \(2, 3, 11\), like beta, or \(2, 3, 11, 5\), like k",
+        ),
+    ):
+        for form in (recurrent_delta_rule, *FORMS.values()):
+            with pytest.raises((TypeError, ValueError), match=message):
+                form(*inputs, **options)
     with pytest.raises(ValueError, match=r"^by_feature=True needs gated=True"):
         DeltaRule(by_feature=True)
     with pytest.raises(ValueError, match="chunk_size=0 must be positive"):
@@ -218,12 +181,3 @@ def test_its_state_is_exact_in_half_precision() -> None:
     q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
     _, exact = recurrent_delta_rule(q, k, v, beta, log_decay=gate.log() / 16)
     torch.testing.assert_close(state.double(), exact, rtol=1e-4, atol=1e-5)
-
-
-def test_beta_is_a_tensor_of_the_same_kind(as_a_caller: None) -> None:
-    q, v = torch.rand(2, 3, 7, 4), torch.rand(2, 3, 7, 5)
-    with pytest.raises(TypeError, match=r"beta must be a tensor, \(2, 3, 7\); it is a"):
-        chunked_delta_rule(q, q, v, 0.5)
-    half = torch.rand(2, 3, 7).half()
-    with pytest.raises(TypeError, match="must have one dtype: k is float32, beta is"):
-        chunked_delta_rule(q, q, v, half)

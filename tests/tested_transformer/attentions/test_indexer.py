@@ -1,18 +1,19 @@
 """Chosen keys: the indexer is DeepSeek's, and gathered = masked, with gradients."""
 
 import copy
-import re
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from tests.tested_transformer.comparing import assert_alike
 from torch import Tensor, nn
 
 from tested_transformer.attention import attention_with_weights
 from tested_transformer.attentions import (
     ChosenKeys,
+    Compressed,
+    CompressedAttention,
     Indexer,
     LatentAttention,
     attention_to_chosen,
@@ -34,13 +35,16 @@ B, H, H_KV, T, D, D_K = 2, 6, 3, 17, 11, 4
 H_I, D_I, CHOSEN = 5, 9, 7
 SIZES: dict[str, Any] = {"d_model": D, "num_heads": H, "head_dim": D_K}
 KEYS = ChosenKeys(keys_per_query=CHOSEN, index_heads=H_I, index_dim=D_I)
+ENTRIES = Compressed(
+    compress=2, window=2, overlap=True, entries_per_query=4, index_heads=H_I
+)
 
 
 def rand(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def made(core: Any = KEYS, **settings: Any) -> MultiHeadAttention:
+def make_layer(core: Any = KEYS, **settings: Any) -> MultiHeadAttention:
     sizes = SIZES | {"num_kv_heads": H_KV, "dtype": torch.float64} | settings
     layer = MultiHeadAttention(core=core, **sizes)
     for parameter in layer.parameters():
@@ -48,7 +52,7 @@ def made(core: Any = KEYS, **settings: Any) -> MultiHeadAttention:
     return layer
 
 
-def deepseeks(latent: int, turning: int) -> Any:
+def deepseeks() -> Any:
     """Return the attention of ``transformers``' DeepSeek-V3.2, with large weights."""
     from transformers import DeepseekV32Config
     from transformers.models.deepseek_v32.modeling_deepseek_v32 import (
@@ -59,9 +63,9 @@ def deepseeks(latent: int, turning: int) -> Any:
         hidden_size=D,
         num_attention_heads=H,
         num_key_value_heads=H,
-        q_lora_rank=latent,
+        q_lora_rank=10,
         kv_lora_rank=13,
-        qk_rope_head_dim=turning,
+        qk_rope_head_dim=6,
         qk_nope_head_dim=D_K,
         v_head_dim=8,
         index_n_heads=H_I,
@@ -75,46 +79,15 @@ def deepseeks(latent: int, turning: int) -> Any:
     return theirs
 
 
-def with_their_weights(theirs: Any) -> Indexer:
-    """Return an indexer whose queries come from their latent, with their weights."""
-    ours = Indexer(d_model=D, num_heads=H_I, head_dim=D_I)
-    ours.k_proj.load_state_dict(theirs.indexer.wk.state_dict())
-    ours.k_norm.load_state_dict(theirs.indexer.k_norm.state_dict())
-    ours.weight_proj.load_state_dict(theirs.indexer.weights_proj.state_dict())
-    ours.q_proj = nn.Sequential(
-        theirs.q_a_proj, theirs.q_a_layernorm, theirs.indexer.wq_b
-    )
-    return ours
-
-
-def test_it_chooses_what_deepseeks_does_with_the_same_weights() -> None:
-    """The scores are compared by their order: theirs returns no more than that."""
-    torch.manual_seed(0)
-    theirs = deepseeks(latent=10, turning=6)
-    ours, table = with_their_weights(theirs), rotary_table(torch.arange(T), 6)
-    x = torch.randn(B, T, D)
-    scores = index_scores(
-        ours.queries(x, table), ours.keys(x, table), ours.weight_proj(x)
-    )
-    cos_sin = tuple(torch.cat([half, half], dim=-1)[None] for half in table)
-    latent = theirs.q_a_layernorm(theirs.q_a_proj(x))
-    past = causal_mask(T)[None].expand(B, T, T)
-    for count in (CHOSEN, T):
-        theirs.indexer.index_topk = count
-        best = theirs.indexer(x, latent, cos_sin, past, None).long()
-        found = choose_keys(scores.masked_fill(~past, -torch.inf), count)
-        wanted = torch.zeros_like(found).scatter(-1, best, value=True) & past
-        assert torch.equal(found, wanted)
-    # In the order of their ranks, each key of the past has no higher score than before.
-    ranked = scores.masked_fill(~past, -torch.inf).gather(-1, best)
-    assert (ranked[..., 1:] <= ranked[..., :-1] + 1e-6).all()
-    assert len(scores.unique()) > B * T * T / 2
-
-
 def test_a_whole_layer_is_deepseeks_with_the_same_weights() -> None:
+    """Made of their own modules: the indexer's queries come from their latent, too."""
     torch.manual_seed(0)
-    theirs = deepseeks(latent=10, turning=6)
-    chooser = with_their_weights(theirs)
+    theirs = deepseeks()
+    latent = theirs.q_a_proj, theirs.q_a_layernorm
+    chooser = Indexer(d_model=D, num_heads=H_I, head_dim=D_I)
+    chooser.q_proj = nn.Sequential(*latent, theirs.indexer.wq_b)
+    chooser.k_proj, chooser.k_norm = theirs.indexer.wk, theirs.indexer.k_norm
+    chooser.weight_proj = theirs.indexer.weights_proj
     layer = LatentAttention(
         d_model=D,
         num_heads=H,
@@ -124,26 +97,21 @@ def test_a_whole_layer_is_deepseeks_with_the_same_weights() -> None:
         value_dim=8,
         query_latent_dim=10,
     )
-    names = {"kv_down": "kv_a_proj_with_mqa", "kv_norm": "kv_a_layernorm"}
-    names |= {"kv_up": "kv_b_proj", "o_proj": "o_proj", "q_proj.0": "q_a_proj"}
-    names |= {"q_proj.1": "q_a_layernorm", "q_proj.2": "q_b_proj"}
-    for mine, other in names.items():
-        source = theirs.get_submodule(other).state_dict()
-        layer.get_submodule(mine).load_state_dict(source)
-    table = rotary_table(torch.arange(T), 6)
-    x, direction = torch.randn(B, T, D, requires_grad=True), torch.randn(B, T, D)
+    layer.q_proj = nn.Sequential(*latent, theirs.q_b_proj)
+    layer.kv_down, layer.kv_norm = theirs.kv_a_proj_with_mqa, theirs.kv_a_layernorm
+    layer.kv_up, layer.o_proj = theirs.kv_b_proj, theirs.o_proj
+    assert {*layer.parameters(), *chooser.parameters()} == {*theirs.parameters()}
+    table, past = rotary_table(torch.arange(T), 6), causal_mask(T)
+    x = torch.randn(B, T, D, requires_grad=True)
     with torch.no_grad():
         scores = index_scores(
             chooser.queries(x, table), chooser.keys(x, table), chooser.weight_proj(x)
         )
-        past = causal_mask(T)
         chosen = choose_keys(scores.masked_fill(~past, -torch.inf), CHOSEN)
     output = layer(x, causal=True, mask=chosen[:, None], rotary=table)
     cos_sin = tuple(torch.cat([half, half], dim=-1)[None] for half in table)
     wanted, _ = theirs(x, cos_sin, past[None, None])
-    torch.testing.assert_close(output, wanted, rtol=1e-4, atol=1e-4)
-    one, other = (torch.autograd.grad(y, x, direction)[0] for y in (output, wanted))
-    torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+    assert_alike(output, wanted, [x, *layer.parameters()], close=1e-4)
     without = layer(x, causal=True, rotary=table)
     assert not torch.allclose(without, wanted, rtol=0.1, atol=0.1)
 
@@ -169,8 +137,8 @@ def test_of_equal_scores_the_earliest_are_chosen() -> None:
     )
     wanted = [[0, 1, 2, 5], [0, 1, 2, 3], [1], []]
     for keys in (scores, torch.cat([scores, scores[:, :2] + never], dim=-1)):
-        found = choose_keys(keys[None], 4)[0]
-        assert [row.nonzero().flatten().tolist() for row in found] == wanted
+        chosen_keys = choose_keys(keys[None], 4)[0]
+        assert [row.nonzero().flatten().tolist() for row in chosen_keys] == wanted
     assert choose_keys(scores[None], 8).sum(dim=-1).tolist() == [[6, 4, 1, 0]]
 
 
@@ -207,18 +175,13 @@ def test_gathered_is_masked_in_outputs_and_gradients() -> None:
         chosen = choose_keys(scores, count)
         output = attention_to_chosen(q, k, v, chosen, keys_per_query=count)
         wanted, _ = attention_with_weights(q, k, v, mask=chosen[:, None])
-        torch.testing.assert_close(output, wanted)
-        direction = rand(*output.shape)
-        one, other = (
-            torch.autograd.grad(y, (q, k, v), direction) for y in (output, wanted)
-        )
-        torch.testing.assert_close(one, other)
+        assert_alike(output, wanted, (q, k, v))
 
 
 def test_a_token_is_gathered_and_a_long_text_is_masked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    layer, x, lengths = made().eval(), rand(B, T, D), list[int]()
+    layer, x, lengths = make_layer().eval(), rand(B, T, D), list[int]()
 
     def gathered(q: Tensor, *args: Any, **options: Any) -> Tensor:
         lengths.append(q.shape[2])
@@ -246,19 +209,24 @@ def test_a_token_is_gathered_and_a_long_text_is_masked(
 def test_with_all_keys_it_is_plain_attention(core: ChosenKeys) -> None:
     x = rand(B, T, D)
     for train_ in (True, False):
-        layer = made(core).train(train_)
+        layer = make_layer(core).train(train_)
         plain = MultiHeadAttention(num_kv_heads=H_KV, dtype=torch.float64, **SIZES)
         plain.load_state_dict(layer.state_dict(), strict=False)
         for how in ({"causal": True}, {"causal": True, "window": 5}, {}):
             torch.testing.assert_close(layer(x, **how), plain(x, **how))
-    assert not torch.allclose(made()(x), plain(x))
+    assert not torch.allclose(make_layer()(x), plain(x))
 
 
-def test_neither_loss_reaches_what_the_other_trains() -> None:
-    layer, x = made(), rand(B, T, D).requires_grad_()
+@pytest.mark.parametrize("form", ["keys", "entries"])
+def test_neither_loss_reaches_what_the_other_trains(form: str) -> None:
+    layer, x = make_layer(), rand(B, T, D).requires_grad_()
+    if form == "entries":
+        sizes = SIZES | {"rotary_dim": 2, "dtype": torch.float64}
+        layer = CompressedAttention(ENTRIES, **sizes)
     names, parameters = zip(*layer.named_parameters(), strict=True)
     output = layer(x, causal=True)
-    for loss, own in ((output.sum(), False), (layer.core.index_loss, True)):
+    index_loss = (layer.core if form == "keys" else layer.indexer).index_loss
+    for loss, own in ((output.sum(), False), (index_loss, True)):
         slopes = torch.autograd.grad(
             loss, [x, *parameters], allow_unused=True, retain_graph=True
         )
@@ -266,12 +234,17 @@ def test_neither_loss_reaches_what_the_other_trains() -> None:
         for name, slope in zip(names, slopes[1:], strict=True):
             reached = slope is not None and bool(slope.any())
             assert reached == (("indexer" in name) == own), name
+
+
+def test_a_layer_can_be_copied_with_its_loss() -> None:
+    layer = make_layer()
+    layer(rand(B, T, D), causal=True)
     twin = copy.deepcopy(layer)
     assert twin.core.index_loss.item() == layer.core.index_loss.item() > 0
 
 
 def test_the_loss_belongs_to_training() -> None:
-    layer, x = made().eval(), rand(B, T, D)
+    layer, x = make_layer().eval(), rand(B, T, D)
     layer(x, causal=True)
     with torch.no_grad():
         layer.train()(x, causal=True)
@@ -284,9 +257,11 @@ def test_the_loss_belongs_to_training() -> None:
     torch.testing.assert_close(model.index_loss(), sum(losses) / 2)
 
 
-def test_training_trains_the_indexer_towards_attention() -> None:
+@pytest.mark.parametrize(
+    "attention", [ChosenKeys(keys_per_query=3, dense=True), ENTRIES]
+)
+def test_training_trains_the_indexer_towards_attention(attention: Any) -> None:
     torch.manual_seed(0)
-    attention = ChosenKeys(keys_per_query=3, dense=True)
     config = GPTConfig(
         vocab_size=7,
         max_seq_len=16,
@@ -296,9 +271,10 @@ def test_training_trains_the_indexer_towards_attention() -> None:
         attention=attention,
     )
     model, tokens = GPT(config), torch.randint(7, (300,))
-    nn.init.normal_(model.blocks[0].attention.q_proj.weight)
-    nn.init.normal_(model.blocks[0].attention.k_proj.weight)
+    large = "q_proj.weight", "k_proj.weight", "compressor.kv_proj.weight"
     for name, parameter in model.named_parameters():
+        if name.removeprefix("blocks.0.attention.") in large:
+            nn.init.normal_(parameter)
         parameter.requires_grad_("indexer" in name)
 
     def loss() -> float:
@@ -308,11 +284,12 @@ def test_training_trains_the_indexer_towards_attention() -> None:
     before = loss()
     recipe = Recipe(steps=60, warmup=5, lr=1e-2, precision="fp32", compile=False)
     train(model, tokens, recipe)
-    assert loss() < 0.8 * before
-    # The same weights make a model that reads the keys that were learned.
-    sparse = GPT(replace(config, attention=replace(attention, dense=False)))
-    sparse.load_state_dict(model.state_dict())
-    assert not torch.allclose(sparse(tokens[None, :16]), model(tokens[None, :16]))
+    assert 0 < loss() < 0.8 * before
+    if attention is not ENTRIES:
+        # The same weights make a model that reads the keys that were learned.
+        sparse = GPT(replace(config, attention=replace(attention, dense=False)))
+        sparse.load_state_dict(model.state_dict())
+        assert not torch.allclose(sparse(tokens[None, :16]), model(tokens[None, :16]))
 
 
 def test_eight_bits_round_the_scores_but_not_their_gradients() -> None:
@@ -327,8 +304,8 @@ def test_eight_bits_round_the_scores_but_not_their_gradients() -> None:
     low.sum().backward()
     assert torch.equal(x.grad, torch.ones_like(x))
     assert not rounded_to_fp8(torch.zeros(3, 5)).any()
-    layer, text = made(), rand(B, T, D)
-    rounded = made(replace(KEYS, fp8=True))
+    layer, text = make_layer(), rand(B, T, D)
+    rounded = make_layer(replace(KEYS, fp8=True))
     rounded.load_state_dict(layer.state_dict())
     rounded(text, causal=True)
     layer(text, causal=True)
@@ -337,15 +314,9 @@ def test_eight_bits_round_the_scores_but_not_their_gradients() -> None:
     torch.testing.assert_close(loss, other, rtol=0.2, atol=0.0)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: ChosenKeys(keys_per_query=0), "keys_per_query=0 must be positive"),
-        (lambda: ChosenKeys(index_heads=-1), "index_heads=-1 must be positive"),
-        (lambda: ChosenKeys(index_dim=0), "index_dim=0 must be positive"),
-        (lambda: choose_keys(torch.zeros(1, 2, 3), 0), "keys_per_query=0 must be pos"),
-    ],
-)
-def test_what_does_not_fit_is_named(make: Callable[[], object], message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        make()
+def test_what_does_not_fit_is_named() -> None:
+    for name in ("keys_per_query", "index_heads", "index_dim"):
+        with pytest.raises(ValueError, match=f"^{name}=0 must be positive$"):
+            ChosenKeys(**{name: 0})
+    with pytest.raises(ValueError, match=r"^keys_per_query=0 must be positive$"):
+        choose_keys(torch.zeros(1, 2, 3), 0)

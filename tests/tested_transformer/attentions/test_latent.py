@@ -1,14 +1,14 @@
 """Latent attention: naive = absorbed = DeepSeek's, with a cache or without."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
+from tests.tested_transformer.comparing import assert_alike
 from torch import Tensor, nn
 
 from tested_transformer.attentions import LatentAttention
-from tested_transformer.masks import padding_mask, sliding_window_mask
+from tested_transformer.masks import padding_mask
 from tested_transformer.positions import rotary_table
 
 # Pairwise different: batch, heads, positions, widths of the sequence, of a head's
@@ -26,7 +26,7 @@ SIZES: dict[str, Any] = {
 ROTARY = rotary_table(torch.arange(T), R)
 
 
-def made(**settings: Any) -> LatentAttention:
+def make_layer(**settings: Any) -> LatentAttention:
     layer = LatentAttention(**(SIZES | settings))
     for parameter in layer.parameters():  # norms too: their weights begin as ones
         nn.init.normal_(parameter, std=0.7)
@@ -37,54 +37,14 @@ def rand(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def in_theirs(
-    ours: LatentAttention, names: dict[str, str]
-) -> Iterator[tuple[nn.Parameter, str]]:
-    """Give each parameter of ours, and the name that it has in theirs."""
-    for name, parameter in ours.named_parameters():
-        module, _, kind = name.rpartition(".")
-        yield parameter, f"{names[module]}.{kind}"
-
-
-def deepseeks(ours: LatentAttention, **changes: Any) -> tuple[Any, dict[str, str]]:
-    """Give the attention of ``transformers``' DeepSeek-V3 the same weights."""
-    from transformers import DeepseekV3Config
-    from transformers.models.deepseek_v3.modeling_deepseek_v3 import (
-        DeepseekV3Attention,
-    )
-
-    deep = isinstance(ours.q_proj, nn.Sequential)
-    config = DeepseekV3Config(
-        hidden_size=D,
-        num_attention_heads=H,
-        num_key_value_heads=H,
-        q_lora_rank=D_CQ if deep else None,
-        kv_lora_rank=D_C,
-        qk_rope_head_dim=R,
-        qk_nope_head_dim=D_K,
-        v_head_dim=D_V,
-        attn_implementation="sdpa",
-        **changes,
-    )
-    theirs = DeepseekV3Attention(config, layer_idx=0).double()
-    names = {
-        "kv_down": "kv_a_proj_with_mqa",
-        "kv_norm": "kv_a_layernorm",
-        "kv_up": "kv_b_proj",
-        "o_proj": "o_proj",
-        "q_proj": "q_proj",
-        "q_proj.0": "q_a_proj",
-        "q_proj.1": "q_a_layernorm",
-        "q_proj.2": "q_b_proj",
-    }
-    theirs.load_state_dict({name: p.detach() for p, name in in_theirs(ours, names)})
-    # Their norm computes in float32, which would hide all but the coarsest errors.
-    for name, width in (("q_a_layernorm", D_CQ), ("kv_a_layernorm", D_C)):
-        if getattr(theirs, name, None) is not None:
-            norm = nn.RMSNorm(width, eps=1e-6, dtype=torch.float64)
-            norm.load_state_dict(getattr(theirs, name).state_dict())
-            setattr(theirs, name, norm)
-    return theirs, names
+def by_deepseeks_names(ours: LatentAttention) -> dict[str, Tensor]:
+    """Return our parameters by the names that DeepSeek-V3's attention has for them."""
+    names = {"kv_down": "kv_a_proj_with_mqa", "kv_norm": "kv_a_layernorm"}
+    names |= {"kv_up": "kv_b_proj", "o_proj": "o_proj", "q_proj": "q_proj"}
+    names |= {"q_proj.0": "q_a_proj", "q_proj.1": "q_a_layernorm"}
+    names |= {"q_proj.2": "q_b_proj"}
+    split = [(n.rpartition("."), p) for n, p in ours.named_parameters()]
+    return {f"{names[module]}.{kind}": p for (module, _, kind), p in split}
 
 
 @pytest.mark.parametrize(
@@ -98,42 +58,47 @@ def deepseeks(ours: LatentAttention, **changes: Any) -> tuple[Any, dict[str, str
 def test_it_is_deepseeks_with_the_same_weights(
     deep: bool, bias: bool, pairing: str, absorbed: bool
 ) -> None:
-    ours = made(
-        query_latent_dim=D_CQ if deep else None,
-        bias=bias,
-        pairing=pairing,
-        absorbed=absorbed,
+    from transformers import DeepseekV3Config
+    from transformers.models.deepseek_v3.modeling_deepseek_v3 import (
+        DeepseekV3Attention,
     )
-    theirs, names = deepseeks(
-        ours, attention_bias=bias, rope_interleave=pairing == "neighbors"
+
+    width = D_CQ if deep else None
+    ours = make_layer(
+        query_latent_dim=width, bias=bias, pairing=pairing, absorbed=absorbed
     )
-    x, direction = rand(B, T, D).requires_grad_(), rand(B, T, D)
+    config = DeepseekV3Config(
+        hidden_size=D,
+        num_attention_heads=H,
+        num_key_value_heads=H,
+        q_lora_rank=width,
+        kv_lora_rank=D_C,
+        qk_rope_head_dim=R,
+        qk_nope_head_dim=D_K,
+        v_head_dim=D_V,
+        attention_bias=bias,
+        rope_interleave=pairing == "neighbors",
+        attn_implementation="sdpa",
+    )
+    theirs = DeepseekV3Attention(config, layer_idx=0).double()
+    # Their norm computes in float32, which would hide all but the coarsest errors.
+    for name, size in (("q_a_layernorm", D_CQ), ("kv_a_layernorm", D_C)):
+        if getattr(theirs, name, None) is not None:
+            setattr(theirs, name, nn.RMSNorm(size, eps=1e-6))
+    named = by_deepseeks_names(ours)
+    assert named.keys() == dict(theirs.named_parameters()).keys()
+    x = rand(B, T, D).requires_grad_()
     cos, sin = (torch.cat([half, half], dim=-1)[None].double() for half in ROTARY)
     future = torch.full((T, T), float("-inf"), dtype=torch.float64).triu(1)
-    wanted, _ = theirs(x, (cos, sin), future[None, None])
+    call = x, (cos, sin), future[None, None]
+    wanted, _ = torch.func.functional_call(theirs, named, call)
     output = ours(x, causal=True, rotary=ROTARY)
-    torch.testing.assert_close(output, wanted, rtol=0, atol=1e-11)
-    theirs_by_name = dict(theirs.named_parameters())
-    pairs = [(p, theirs_by_name[name]) for p, name in in_theirs(ours, names)]
-    one = torch.autograd.grad(output, [x, *(a for a, _ in pairs)], direction)
-    other = torch.autograd.grad(wanted, [x, *(b for _, b in pairs)], direction)
-    assert len(one) == 1 + len(theirs_by_name)
-    torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    assert_alike(output, wanted, [x, *ours.parameters()], close=1e-11)
     # Their weights, which they compute in float32, are given by their open form alone.
     theirs.config._attn_implementation = "eager"
-    _, their_weights = theirs(x, (cos, sin), future[None, None])
+    _, their_weights = torch.func.functional_call(theirs, named, call)
     _, weights = ours(x, causal=True, rotary=ROTARY, return_weights=True)
     torch.testing.assert_close(weights, their_weights, rtol=0, atol=1e-6)
-
-
-def outputs_and_gradients(
-    layer: LatentAttention, x: Tensor, **how: Any
-) -> list[Tensor]:
-    output = layer(x, **how)
-    direction = torch.linspace(-1, 1, output.numel(), dtype=output.dtype)
-    inputs = [x, *layer.parameters()]
-    grads = torch.autograd.grad(output, inputs, direction.view_as(output))
-    return [output, *grads]
 
 
 @pytest.mark.parametrize("kind", ["all", "causal", "window", "padding", "bias"])
@@ -141,27 +106,17 @@ def test_absorbed_is_naive_in_outputs_and_gradients(kind: str) -> None:
     how: dict[str, dict[str, Any]] = {
         "all": {},
         "causal": {"causal": True, "rotary": ROTARY},
-        "window": {"window": 3, "rotary": ROTARY},
+        "window": {"window": 3, "causal": True, "rotary": ROTARY},
         "padding": {"mask": padding_mask(torch.tensor([T, 4])), "rotary": ROTARY},
         "bias": {"score_bias": rand(1, H, T, T), "causal": True},
     }
-    layer = made(query_latent_dim=D_CQ)
+    layer = make_layer(query_latent_dim=D_CQ)
     x = rand(B, T, D).requires_grad_()
-    found: list[list[Tensor]] = []
-    for absorbed in (False, True):
-        layer.absorbed = absorbed
-        found.append(outputs_and_gradients(layer, x, **how[kind]))
-    for naive, other in zip(*found, strict=True):
-        torch.testing.assert_close(other, naive, rtol=1e-10, atol=1e-10)
-
-
-def test_fused_is_open_in_outputs_and_gradients() -> None:
-    layer, x = made(absorbed=True), rand(B, T, D).requires_grad_()
-    fused = outputs_and_gradients(layer, x, causal=True, rotary=ROTARY)
-    layer.fused = False
-    opened = outputs_and_gradients(layer, x, causal=True, rotary=ROTARY)
-    for one, other in zip(fused, opened, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+    outputs: list[Tensor] = []
+    for layer.absorbed, layer.fused in ((False, True), (True, True), (True, False)):
+        outputs.append(layer(x, **how[kind]))
+    for absorbed in outputs[1:]:
+        assert_alike(absorbed, outputs[0], [x, *layer.parameters()], close=1e-10)
 
 
 def test_one_head_by_hand() -> None:
@@ -182,18 +137,6 @@ def test_one_head_by_hand() -> None:
     torch.testing.assert_close(output[0, 0, 0], 7 * share - 7 * (1 - share))
 
 
-@pytest.mark.parametrize("absorbed", [True, False])
-def test_with_a_cache_it_is_the_same(absorbed: bool) -> None:
-    layer, x, parts = made(absorbed=absorbed), rand(B, T, D), (4, 2, 1)
-    whole = layer(x, causal=True, rotary=ROTARY)
-    cache = layer.new_cache(B, T)
-    rows = [
-        layer(part, causal=True, rotary=turns, cache=cache)
-        for part, turns in zip(x.split(parts, 1), ROTARY.split(parts, 1), strict=True)
-    ]
-    torch.testing.assert_close(torch.cat(rows, dim=1), whole, rtol=0, atol=1e-11)
-
-
 @pytest.mark.parametrize(
     ("num_queries", "num_keys", "naive", "absorbed"),
     # By hand: 13 * (5 + 6) = 143 for each token made; 15 a pair, or 13 + 4 + 13 = 30.
@@ -202,7 +145,7 @@ def test_with_a_cache_it_is_the_same(absorbed: bool) -> None:
 def test_the_cheaper_form_is_chosen(
     num_queries: int, num_keys: int, naive: int, absorbed: int
 ) -> None:
-    layer = made()
+    layer = make_layer()
     assert layer.multiplications(num_queries, num_keys) == (naive, absorbed)
     called: list[str] = []
     for form in ("naive", "absorbed"):
@@ -224,40 +167,26 @@ def test_the_cheaper_form_is_chosen(
 def test_what_does_not_fit_is_refused(as_a_caller: None) -> None:
     for name in [*SIZES][:-1]:
         with pytest.raises(ValueError, match=f"^{name}=0 must be positive$"):
-            made(**{name: 0})
-    with pytest.raises(ValueError, match=r"^rotary_dim=3 must be even$"):
-        made(rotary_dim=3)
-    with pytest.raises(ValueError, match=r"^query_latent_dim=0 must be positive$"):
-        made(query_latent_dim=0)
-    with pytest.raises(ValueError, match=r"^pairing='pairs' must be one of halves, "):
-        made(pairing="pairs")
-    with pytest.raises(ValueError, match=r"^dropout=2 must lie between 0 and 1$"):
-        made(dropout=2)
-    layer = made()
-    message = r"^x must be \(batch, length, 11\); it is \(2, 7, 12\)$"
-    with pytest.raises(ValueError, match=message):
-        layer(rand(B, T, D + 1))
+            make_layer(**{name: 0})
+    for settings, message in (
+        ({"rotary_dim": 3}, r"^rotary_dim=3 must be even$"),
+        ({"query_latent_dim": 0}, r"^query_latent_dim=0 must be positive$"),
+        ({"pairing": "pairs"}, r"^pairing='pairs' must be one of halves, "),
+        ({"dropout": 2}, r"^dropout=2 must lie between 0 and 1$"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make_layer(**settings)
     message = r"^rotary must be a table for rotary_dim=4; it is for 6$"
     with pytest.raises(ValueError, match=message):
-        layer(rand(B, T, D), rotary=rotary_table(torch.arange(T), 6))
+        make_layer()(rand(B, T, D), rotary=rotary_table(torch.arange(T), 6))
 
 
 def test_it_shows_what_it_is_made_of() -> None:
-    assert "num_heads=3, head_dim=5, rotary_dim=4, value_dim=6" in repr(made())
+    assert "num_heads=3, head_dim=5, rotary_dim=4, value_dim=6" in repr(make_layer())
 
 
 def test_its_own_cache_is_as_wide_as_an_entry() -> None:
-    cache = made().new_cache(B, T)
+    cache = make_layer().new_cache(B, T)
     assert cache.keys.shape == (B, 1, T, D_C + R)
     assert cache.values.shape == (B, 1, T, 0)
     assert cache.keys.dtype == torch.float64
-
-
-def test_a_window_is_the_mask_of_a_window() -> None:
-    """In both forms: they could forget it together."""
-    x, mask = rand(2, T, D), sliding_window_mask(T, window=3)
-    for absorbed in (True, False):
-        layer = made(absorbed=absorbed)
-        inside = layer(x, causal=True, window=3, rotary=ROTARY)
-        torch.testing.assert_close(inside, layer(x, mask=mask, rotary=ROTARY))
-        assert not torch.allclose(inside, layer(x, causal=True, rotary=ROTARY))

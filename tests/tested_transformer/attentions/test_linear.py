@@ -1,10 +1,10 @@
 """Linear attention: three forms of one thing, each beside sums written out."""
 
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import pytest
 import torch
+from tests.tested_transformer.comparing import assert_alike
 from torch import Tensor
 
 from tested_transformer.attentions.linear import (
@@ -23,18 +23,12 @@ B, H, T, D_K, D_V = 2, 3, 11, 5, 7
 DOUBLE = {"dtype": torch.float64}
 
 
-def in_chunks_of(chunk_size: int) -> Callable[..., tuple[Tensor, Tensor]]:
-    def run(*inputs: Tensor, **options: Tensor | None) -> tuple[Tensor, Tensor]:
-        return chunked_linear_attention(*inputs, chunk_size=chunk_size, **options)
-
-    return run
-
-
 FORMS = {
     "parallel": parallel_linear_attention,
-    "chunks of 1": in_chunks_of(1),
-    "chunks of 4": in_chunks_of(4),  # the last one is shorter
-    "one chunk": in_chunks_of(T + 2),
+    "chunks of 1": partial(chunked_linear_attention, chunk_size=1),
+    # The last one is shorter.
+    "chunks of 4": partial(chunked_linear_attention, chunk_size=4),
+    "one chunk": partial(chunked_linear_attention, chunk_size=T + 2),
 }
 
 
@@ -46,33 +40,14 @@ def inputs(gates: int) -> tuple[list[Tensor], dict[str, Tensor]]:
     return [q, k, torch.randn(B, H, T, D_V, **DOUBLE)], options
 
 
-def with_gradients(
-    form: Callable[..., tuple[Tensor, Tensor]],
-    tensors: list[Tensor],
-    options: dict[str, Tensor],
-) -> list[Tensor]:
-    """Return output and state, and what both pass back to every input."""
-    tensors = [each.detach().requires_grad_() for each in tensors]
-    options = {name: each.detach().requires_grad_() for name, each in options.items()}
-    results = form(*tensors, **options)
-    generator = torch.Generator().manual_seed(1)
-    loss = sum(
-        (each * torch.randn(each.shape, generator=generator, **DOUBLE)).sum()
-        for each in results
-    )
-    wanted = [*tensors, *options.values()]
-    return [*results, *torch.autograd.grad(loss, wanted)]
-
-
 @pytest.mark.parametrize("gates", [0, 1, D_K])
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_the_recurrent_one(form: str, gates: int):
     tensors, options = inputs(gates)
-    expected = with_gradients(recurrent_linear_attention, tensors, options)
-    for one, other in zip(
-        with_gradients(FORMS[form], tensors, options), expected, strict=True
-    ):
-        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
+    leaves = [each.requires_grad_() for each in (*tensors, *options.values())]
+    output = FORMS[form](*tensors, **options)
+    expected = recurrent_linear_attention(*tensors, **options)
+    assert_alike(output, expected, leaves, close=1e-11)
 
 
 def test_each_output_is_the_sum_over_the_past():
@@ -172,7 +147,6 @@ def test_a_long_sum_grows_in_half_precision_too(gated: bool, how: str) -> None:
     assert layer.new_cache(1, 700).nbytes == cache.nbytes == room.nbytes
 
 
-@pytest.mark.usefixtures("as_a_caller")
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -181,27 +155,25 @@ def test_a_long_sum_grows_in_half_precision_too(gated: bool, how: str) -> None:
         ({"k": torch.ones(2, 3, 11, 4)}, r"k must be \(2, 3, 11, 5\), like q; it is"),
         ({"v": torch.ones(2, 3, 10, 7)}, r"v must be \(2, 3, 11, d_v\); it is"),
         ({"state": torch.ones(2, 3, 7, 5)}, r"state must be \(2, 3, 5, 7\); it is"),
+        ({"state": (1, 2)}, r"state must be a tensor, \(2, 3, 5, 7\); it is a tuple"),
         ({"log_decay": torch.ones(2, 3, 11)}, r"log_decay must be \(2, 3, 11, 5\), or"),
+        ({"k": torch.ones(2, 3, 11, 5).half()}, "q, k and v must have one dtype: q is"),
+        (
+            dict.fromkeys("qkv", torch.ones(2, 3, 11, 5).long()),
+            "must be floating-point",
+        ),
     ],
 )
-@pytest.mark.parametrize("form", ["recurrent", "parallel", "chunks of 4"])
-def test_what_does_not_fit_is_named(form: str, change: dict, message: str):
-    given = {
-        "q": torch.ones(B, H, T, D_K),
-        "k": torch.ones(B, H, T, D_K),
-        "v": torch.ones(B, H, T, D_V),
-        "log_decay": None,
-        "state": None,
-    } | change
-    run = FORMS.get(form, recurrent_linear_attention)
-    with pytest.raises(ValueError, match=message):
-        run(
-            given["q"],
-            given["k"],
-            given["v"],
-            log_decay=given["log_decay"],
-            state=given["state"],
-        )
+@pytest.mark.usefixtures("as_a_caller")
+def test_what_does_not_fit_is_named(change: dict, message: str):
+    q, v = torch.ones(B, H, T, D_K), torch.ones(B, H, T, D_V)
+    inputs = {"q": q, "k": q, "v": v} | change
+    for form in (recurrent_linear_attention, *FORMS.values()):
+        with pytest.raises((TypeError, ValueError), match=message):
+            form(**inputs)
+    if change.keys() <= {"q", "k", "v"}:
+        with pytest.raises((TypeError, ValueError), match=message):
+            averaged_linear_attention(**inputs)
 
 
 def test_a_chunk_has_a_token():
@@ -210,23 +182,3 @@ def test_a_chunk_has_a_token():
         chunked_linear_attention(q, q, q, chunk_size=0)
     with pytest.raises(ValueError, match="chunk_size=0 must be positive"):
         LinearAttention(d_model=4, num_heads=2, chunk_size=0)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"k": torch.rand(2, 3, 7, 4).half()}, "q, k and v must have one dtype: q is"),
-        ({"state": (1, 2)}, r"state must be a tensor, \(2, 3, 4, 5\); it is a tuple"),
-        (dict.fromkeys("qkv", torch.ones(2, 3, 7, 4).long()), "must be floating-point"),
-    ],
-)
-def test_what_is_no_tensor_of_its_kind_is_named(
-    changes: dict[str, Any], message: str, as_a_caller: None
-) -> None:
-    given = {"q": torch.rand(2, 3, 7, 4), "k": torch.rand(2, 3, 7, 4)}
-    given |= {"v": torch.rand(2, 3, 7, 5)} | changes
-    with pytest.raises(TypeError, match=message):
-        chunked_linear_attention(**given)
-    if "state" not in given:
-        with pytest.raises(TypeError, match=message):
-            averaged_linear_attention(**given)

@@ -1,7 +1,6 @@
 """A GPT of each attention: with a cache and without, saved, drawn anew, refused."""
 
 import re
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from tested_transformer.attentions import (
     ATTENTIONS,
@@ -29,11 +29,7 @@ from tested_transformer.attentions import (
     name_of,
 )
 from tested_transformer.cache import LayerCache
-from tested_transformer.checkpoints import (
-    load_checkpoint,
-    load_pretrained,
-    save_checkpoint,
-)
+from tested_transformer.checkpoints import load_pretrained, save_checkpoint
 from tested_transformer.decoding import (
     Decoder,
     NgramDrafter,
@@ -99,7 +95,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-def made(name: str, **changes: Any) -> GPT:
+def make_model(name: str, **changes: Any) -> GPT:
     """Return a model with weights large enough for it to have an opinion."""
     torch.manual_seed(0)
     model = GPT(replace(SMALL, **MODELS[name], **changes), dtype=torch.float64)
@@ -110,7 +106,7 @@ def made(name: str, **changes: Any) -> GPT:
 
 @pytest.fixture(params=MODELS)
 def model(request: pytest.FixtureRequest) -> GPT:
-    return made(request.param)
+    return make_model(request.param)
 
 
 def some_tokens(length: int = LONGEST) -> Tensor:
@@ -157,22 +153,17 @@ def test_a_name_and_settings_make_what_they_were_taken_from() -> None:
     assert name_of(AdjustedSoftmax(soft_cap=5.0, learned_sink=True))[0] == "sink"
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
+def test_what_has_no_name_or_setting_is_named() -> None:
+    for call, message in (
         (lambda: attention_named("none"), "attention='none' must be one of softmax, l"),
         (
             lambda: attention_named("softmax", {"latent_dim": 8}),
             "latent_dim=8 does not fit attention='softmax': leave it out",
         ),
         (lambda: name_of(Nameless()), "attention=Nameless() has no name: give it one"),
-    ],
-)
-def test_what_has_no_name_or_setting_is_named(
-    make: Callable[[], object], message: str
-) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        make()
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            call()
 
 
 @dataclass(frozen=True)
@@ -205,16 +196,15 @@ LONG = 37  # more than one chunk of linear attention
 @pytest.mark.usefixtures("as_a_caller")
 def test_one_program_is_for_every_length(name: str) -> None:
     torch.compiler.reset()
-    model = made(name, max_seq_len=LONG, num_layers=1)
-    compiled = torch.compile(model, backend="eager", fullgraph=True, dynamic=True)
+    model = make_model(name, max_seq_len=LONG, num_layers=1)
     length = torch.export.Dim("length", min=1, max=LONG)
-    exported = torch.export.export(
-        model, (some_tokens(7),), dynamic_shapes=({1: length},)
-    ).module()
-    compiled(some_tokens(7))
-    with torch.compiler.set_stance("fail_on_recompile"):
-        for t in (2, 3, 5, 16, LONG):
-            torch.testing.assert_close(compiled(some_tokens(t)), model(some_tokens(t)))
+    program = torch.export.export(
+        model, (some_tokens(7),), dynamic_shapes=({1: length},), strict=True
+    )
+    # Sizes depend on no numbers, for which torch.compile would leave the graph.
+    values = (node.meta.get("val") for node in program.graph.nodes)
+    assert not any(map(free_unbacked_symbols, values))
+    exported = program.module()
     for t in (1, 2, 3, 5, 16, LONG):
         torch.testing.assert_close(exported(some_tokens(t)), model(some_tokens(t)))
 
@@ -228,24 +218,23 @@ def test_gradients_reach_all_parameters(model: GPT) -> None:
 
 
 def test_a_batch_writes_what_each_row_writes_alone(model: GPT) -> None:
-    prompts = [[1, 2, 3], [4], [5, 6, 7], [*range(V)]]
-    how: dict[str, Any] = {"max_new_tokens": 14, "sampling": Sampling(temperature=0.0)}
+    prompts = [[1, 2, 3], [4], [*range(V)]]
+    how: dict[str, Any] = {"max_new_tokens": 11, "sampling": Sampling(temperature=0.0)}
     together = generate(model, prompts, **how)  # the longest outgrows the context
     assert together == [generate(model, [prompt], **how)[0] for prompt in prompts]
     assert together == generate(model, prompts, use_cache=False, **how)
     # By hand, for one that does not outgrow it: the likeliest token, again and again.
     context = [1, 2, 3]
-    for _ in range(14):
+    for _ in range(11):
         context.append(int(model(torch.tensor([context]))[0, -1].argmax()))
     assert together[0] == context[3:]
 
 
 def test_a_checkpoint_keeps_the_form(model: GPT, tmp_path: Path) -> None:
     save_checkpoint(tmp_path, config=model.config, weights=model.state_dict())
-    loaded = load_checkpoint(tmp_path)
-    assert loaded.config == model.config
-    for again in (loaded.model(), load_pretrained(tmp_path)):
-        assert torch.equal(again.eval()(some_tokens()), model(some_tokens()))
+    again = load_pretrained(tmp_path).eval()
+    assert again.config == model.config
+    assert torch.equal(again(some_tokens()), model(some_tokens()))
 
 
 def test_what_was_drawn_is_drawn_again(model: GPT) -> None:
@@ -261,13 +250,6 @@ def test_what_was_drawn_is_drawn_again(model: GPT) -> None:
     assert torch.equal(empty(some_tokens()), usual(some_tokens()))
 
 
-def test_making_settings_draws_nothing() -> None:
-    torch.manual_seed(1)
-    before = torch.get_rng_state()
-    replace(SMALL, attention=Differential())
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def test_a_state_takes_the_same_room_at_any_length() -> None:
     delta = GPT(replace(SMALL, attention=DeltaRule()))
     sizes = [delta.new_cache(B, max_length=length).nbytes for length in (1, LONGEST)]
@@ -279,8 +261,10 @@ def test_a_state_takes_the_same_room_at_any_length() -> None:
 def test_drafts_are_checked_by_what_can_go_back(model: GPT) -> None:
     drafter, greedy = NgramDrafter(V), Sampling(temperature=0.0)
     prompt, how = [1, 2, 3, 1, 2], {"max_new_tokens": 9}
-    found = speculate(model, prompt, drafter, probabilities=greedy.probabilities, **how)
-    assert found.tokens == generate(model, [prompt], sampling=greedy, **how)[0]
+    written = speculate(
+        model, prompt, drafter, probabilities=greedy.probabilities, **how
+    )
+    assert written.tokens == generate(model, [prompt], sampling=greedy, **how)[0]
 
 
 def test_what_keys_are_kept_can_be_kept_in_pages(model: GPT) -> None:
@@ -291,7 +275,7 @@ def test_what_keys_are_kept_can_be_kept_in_pages(model: GPT) -> None:
             PagedReader(model, page_size=4)
         return
     prompts = [[1, 2, 3], [4], [1, 2, 3], [*range(V)]]
-    how: dict[str, Any] = {"max_new_tokens": 14, "sampling": Sampling(temperature=0.0)}
+    how: dict[str, Any] = {"max_new_tokens": 11, "sampling": Sampling(temperature=0.0)}
     paged = PagedReader(model, page_size=4)
     assert generate(paged, prompts, **how) == generate(model, prompts, **how)
 
@@ -302,40 +286,32 @@ def test_the_packed_decoder_says_which_attention_it_does_not_know(model: GPT) ->
         Decoder(model)
 
 
-@pytest.mark.parametrize(
-    ("attention", "message"),
-    [
-        ("blocks", "of model cannot mask the padding of a shorter request"),
-        ("delta", "every layer must keep keys and values in a DenseCache"),
-    ],
-)
-def test_what_has_no_pages_is_not_served(attention: str, message: str) -> None:
-    model = GPT(replace(SMALL, attention=ATTENTIONS[attention]))
-    with pytest.raises(ValueError, match=message):
-        Server(model, num_pages=2, page_size=4)
+def test_what_has_no_pages_is_not_served() -> None:
+    for attention, message in (
+        (ChosenBlocks(), "of model cannot mask the padding of a shorter request"),
+        (DeltaRule(), "every layer must keep keys and values in a DenseCache"),
+    ):
+        model = GPT(replace(SMALL, attention=attention))
+        with pytest.raises(ValueError, match=message):
+            Server(model, num_pages=2, page_size=4)
 
 
-@pytest.mark.parametrize("attention", ["delta", "differential"])
-def test_heads_without_tables_are_not_recorded(attention: str) -> None:
-    with pytest.raises(ValueError, match="no table of weights for each head"):
-        record_heads(
-            GPT(replace(SMALL, attention=ATTENTIONS[attention])), some_tokens()
-        )
+def test_heads_without_tables_are_not_recorded() -> None:
+    for attention in (DeltaRule(), Differential()):
+        model = GPT(replace(SMALL, attention=attention))
+        with pytest.raises(ValueError, match="no table of weights for each head"):
+            record_heads(model, some_tokens())
+
+
+LATENT = {"attention": Latent(), "positions": "rotary"}
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"softmax_every": 2}, "softmax_every=2 does not fit attention=Softmax()"),
-        ({"attention": Latent()}, "positions='learned' does not fit"),
-        (
-            {"attention": Latent(), "positions": "rotary", "softmax_every": 2},
-            "softmax_every=2 does not fit attention=Latent(",
-        ),
-        (
-            {"attention": Latent(), "positions": "rotary", "qk_norm": True},
-            "qk_norm=True does not fit attention=Latent(",
-        ),
+        (LATENT | {"softmax_every": 2}, "softmax_every=2 does not fit attention=Laten"),
+        (LATENT | {"qk_norm": True}, "qk_norm=True does not fit attention=Latent("),
         (
             {"attention": LinearRecurrence(), "positions": "alibi"},
             "positions='alibi' does not fit attention=LinearRecurrence(gated=False): "
@@ -345,18 +321,8 @@ def test_heads_without_tables_are_not_recorded(attention: str) -> None:
             {"attention": DeltaRule(gated=True), "num_kv_heads": 2},
             "num_kv_heads=2 does not fit attention=DeltaRule(gated=True, ",
         ),
-        (
-            {"attention": DeltaRule(), "softmax_every": 2, "windows": 5},
-            "windows=5 does not fit attention=DeltaRule(",
-        ),
-        (
-            {"attention": DeltaRule(), "softmax_every": 0},
-            "softmax_every=0 must be positive",
-        ),
-        (
-            {"attention": ChosenBlocks(), "windows": 5},
-            "windows=5 does not fit attention=ChosenBlocks(",
-        ),
+        ({"attention": DeltaRule(), "softmax_every": 0}, "softmax_every=0 must be pos"),
+        (BLOCKS | {"windows": 5}, "windows=5 does not fit attention=ChosenBlocks("),
         ({"attention": Differential(), "num_heads": 3}, "num_heads=3 must be even"),
         (
             {"attention": AdjustedSoftmax(), "kept_heads": ((0,),) * L},
@@ -391,22 +357,6 @@ def test_it_trains_under_autocast_without_a_warning(name: str) -> None:
     assert all(p.grad.isfinite().all() for p in model.parameters())
 
 
-@pytest.mark.parametrize("name", ["latent", "gated_delta", "differential", "sink"])
-def test_other_modules_may_stand_in_for_every_layer(
-    name: str, replaced: Callable[[GPT], tuple[GPT, GPT]]
-) -> None:
-    other, plain = replaced(made(name))
-    tokens = some_tokens()
-    torch.testing.assert_close(other(tokens), plain(tokens), rtol=1e-8, atol=1e-8)
-    cache = other.new_cache(B)
-    parts = [other(part, cache=cache) for part in tokens.split([7, 1, LONGEST - 8], 1)]
-    torch.testing.assert_close(torch.cat(parts, 1), plain(tokens), rtol=1e-8, atol=1e-8)
-    prompts = [[1, 2, 3], [4]]
-    assert generate(other, prompts, max_new_tokens=9, seed=1) == generate(
-        plain, prompts, max_new_tokens=9, seed=1
-    )
-
-
 def test_a_hook_on_what_could_be_absorbed_is_called() -> None:
     layer = LatentAttention(
         d_model=12, num_heads=3, head_dim=4, rotary_dim=2, latent_dim=5
@@ -414,7 +364,7 @@ def test_a_hook_on_what_could_be_absorbed_is_called() -> None:
     x = torch.randn(B, 1, 12)
     calls: list[Tensor] = []
     before = layer(x)
-    handle = layer.kv_up.register_forward_hook(lambda *given: calls.append(given[2]))
+    handle = layer.kv_up.register_forward_hook(lambda *io: calls.append(io[2]))
     torch.testing.assert_close(layer(x), before)
     assert len(calls) == 1
     handle.remove()
@@ -422,14 +372,11 @@ def test_a_hook_on_what_could_be_absorbed_is_called() -> None:
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "where"),
-    [*((name, "meta") for name in MODELS), *((name, "fake") for name in LOOPS)],
-)
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.usefixtures("as_a_caller")
-def test_it_is_made_and_run_without_numbers(name: str, where: str) -> None:
+def test_it_is_made_and_run_without_numbers(name: str) -> None:
     config = replace(SMALL, **MODELS[name])
-    with torch.device("meta") if where == "meta" else FakeTensorMode():
+    with FakeTensorMode() if name in LOOPS else torch.device("meta"):
         model = GPT(config)
         tokens = torch.zeros(B, LONGEST, dtype=torch.long)
         logits = model(tokens)

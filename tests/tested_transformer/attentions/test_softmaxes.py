@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.tested_transformer.comparing import assert_alike
 from torch import Tensor, nn
 
 from tested_transformer.attentions import (
@@ -27,7 +28,7 @@ def rand(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def made(*, bias: bool = False, **settings: Any) -> MultiHeadAttention:
+def make_layer(*, bias: bool = False, **settings: Any) -> MultiHeadAttention:
     layer = MultiHeadAttention(
         d_model=D,
         num_heads=H,
@@ -41,31 +42,31 @@ def made(*, bias: bool = False, **settings: Any) -> MultiHeadAttention:
     return layer
 
 
+def called(theirs: nn.Module, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> Tensor:
+    """Return what theirs does; it computes some steps in float32, if let."""
+    cos, sin = (half[None].double() for half in ROTARY)
+    if "GptOss" not in type(theirs).__name__:
+        cos, sin = torch.cat([cos, cos], dim=-1), torch.cat([sin, sin], dim=-1)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "float32", torch.float64)
+        return theirs(x, (cos, sin), FUTURE)[0]
+
+
 def assert_same_as_theirs(
     ours: nn.Module,
     theirs: nn.Module,
     pairs: Sequence[tuple[Tensor, Tensor]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Compare outputs and gradients. Theirs compute some steps in float32, if let."""
-    x, direction = rand(B, T, D).requires_grad_(), rand(B, T, D)
-    cos, sin = (half[None].double() for half in ROTARY)
-    if "GptOss" not in type(theirs).__name__:
-        cos, sin = torch.cat([cos, cos], dim=-1), torch.cat([sin, sin], dim=-1)
-    with monkeypatch.context() as patch:
-        patch.setattr(torch, "float32", torch.float64)
-        wanted, _ = theirs(x, (cos, sin), FUTURE)
-    for open_form in (True, False):
-        output = ours(x, causal=True, rotary=ROTARY, return_weights=open_form)
-        output = output[0] if open_form else output
-        torch.testing.assert_close(output, wanted, rtol=0, atol=1e-11)
-        inputs = [x, *(a for a, _ in pairs)]
-        one = torch.autograd.grad(output, inputs, direction)
-        other = torch.autograd.grad(
-            wanted, [x, *(b for _, b in pairs)], direction, retain_graph=True
-        )
-        assert len(one) == 1 + len([*ours.parameters()])
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    x = rand(B, T, D).requires_grad_()
+    mine, other = zip(*pairs, strict=True)
+    assert len(mine) == len([*ours.parameters()])
+    wanted = called(theirs, x, monkeypatch)
+    for output in (
+        ours(x, causal=True, rotary=ROTARY),
+        ours(x, causal=True, rotary=ROTARY, return_weights=True)[0],
+    ):
+        assert_alike(output, wanted, [x, *mine], [x, *other], close=1e-11)
 
 
 def copied(ours: nn.Module, theirs: nn.Module) -> list[tuple[Tensor, Tensor]]:
@@ -81,7 +82,7 @@ def test_a_cap_is_gemma_2s(monkeypatch: pytest.MonkeyPatch) -> None:
     from transformers import Gemma2Config
     from transformers.models.gemma2.modeling_gemma2 import Gemma2Attention
 
-    ours = made(soft_cap=0.9, scale=17**-0.5)
+    ours = make_layer(soft_cap=0.9, scale=17**-0.5)
     config = Gemma2Config(
         hidden_size=D,
         num_attention_heads=H,
@@ -102,7 +103,7 @@ def test_a_learned_sink_is_gpt_oss_s(
     from transformers import GptOssConfig
     from transformers.models.gpt_oss.modeling_gpt_oss import GptOssAttention
 
-    ours = made(learned_sink=True, bias=bias)
+    ours = make_layer(learned_sink=True, bias=bias)
     config = GptOssConfig(
         hidden_size=D,
         num_attention_heads=H,
@@ -123,7 +124,7 @@ def test_a_gate_is_qwen3_nexts(monkeypatch: pytest.MonkeyPatch) -> None:
     from transformers import Qwen3NextConfig
     from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextAttention
 
-    ours = made(gate="features")
+    ours = make_layer(gate="features")
     config = Qwen3NextConfig(
         hidden_size=D,
         num_attention_heads=H,
@@ -136,27 +137,17 @@ def test_a_gate_is_qwen3_nexts(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs.k_norm = nn.Identity()
     copied(ours, theirs)
     # Theirs has one matrix for both, a head's query before its gate.
-    gate_proj = ours.core.gate_proj
-    assert gate_proj is not None
-    both = [m.weight.detach().unflatten(0, (H, D_K)) for m in (ours.q_proj, gate_proj)]
-    theirs.q_proj.weight.data = torch.cat(both, dim=1).flatten(0, 1)
-    x, direction = rand(B, T, D).requires_grad_(), rand(B, T, D)
-    cos, sin = (torch.cat([half, half], dim=-1)[None].double() for half in ROTARY)
-    with monkeypatch.context() as patch:
-        patch.setattr(torch, "float32", torch.float64)
-        wanted, _ = theirs(x, (cos, sin), FUTURE)
-    output = ours(x, causal=True, rotary=ROTARY)
-    torch.testing.assert_close(output, wanted, rtol=0, atol=1e-11)
+    both = ours.q_proj.weight, ours.core.gate_proj.weight
+    heads = [weight.unflatten(0, (H, D_K)) for weight in both]
+    del theirs.q_proj.weight
+    theirs.q_proj.weight = torch.cat(heads, dim=1).flatten(0, 1)
     names = "k_proj", "v_proj", "o_proj"
-    mine = [x, *(getattr(ours, name).weight for name in names)]
-    other = [x, *(getattr(theirs, name).weight for name in names)]
-    one = torch.autograd.grad(
-        output, [*mine, ours.q_proj.weight, gate_proj.weight], direction
+    mine, other = (
+        [layer.get_submodule(name).weight for name in names] for layer in (ours, theirs)
     )
-    two = torch.autograd.grad(wanted, [*other, theirs.q_proj.weight], direction)
-    q, gate = two[-1].unflatten(0, (H, 2, D_K)).unbind(dim=1)
-    two = (*two[:-1], q.flatten(0, 1), gate.flatten(0, 1))
-    torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-9)
+    x = rand(B, T, D).requires_grad_()
+    output, wanted = ours(x, causal=True, rotary=ROTARY), called(theirs, x, monkeypatch)
+    assert_alike(output, wanted, [x, *mine, *both], [x, *other, *both], close=1e-11)
 
 
 HOW: dict[str, dict[str, Any]] = {
@@ -177,11 +168,7 @@ def test_a_fused_sink_is_the_open_one(how: dict[str, Any]) -> None:
     sink = inputs[-1]
     wanted, _ = adjusted_attention_with_weights(q, k, v, sink=sink, **how)
     output = fused_attention_with_sink(q, k, v, sink, **how)
-    torch.testing.assert_close(output, wanted, rtol=0, atol=1e-11)
-    direction = torch.randn_like(output)
-    one = torch.autograd.grad(output, inputs, direction)
-    other = torch.autograd.grad(wanted, inputs, direction)
-    torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    assert_alike(output, wanted, inputs, close=1e-11)
 
 
 def test_a_sink_is_a_gate_made_of_the_scores() -> None:
@@ -206,36 +193,40 @@ def test_a_cap_bounds_scores_and_leaves_small_ones() -> None:
     assert capped[2:].tolist() == [5, -5]
 
 
-def test_without_changes_it_is_multi_head_attention() -> None:
-    ours = made()
-    layer = MultiHeadAttention(
-        d_model=D, num_heads=H, num_kv_heads=H_KV, head_dim=D_K, bias=False
-    ).double()
-    layer.load_state_dict(ours.state_dict())
-    x = rand(B, T, D)
-    wanted, weights = layer(x, causal=True, rotary=ROTARY, return_weights=True)
-    output = ours(x, causal=True, rotary=ROTARY, return_weights=True)
-    torch.testing.assert_close(output, (wanted, weights))
-    torch.testing.assert_close(ours(x, causal=True, rotary=ROTARY), wanted)
-
-
-def test_inputs_that_do_not_fit() -> None:
+def test_inputs_that_do_not_fit(as_a_caller: None) -> None:
     q, k, v = rand(B, H, T, D_K), rand(B, H_KV, S, D_K), rand(B, H_KV, S, D_V)
-    with pytest.raises(ValueError, match=r"x must be \(batch, length, 18\)"):
-        made()(rand(B, T, D + 1))
-    with pytest.raises(ValueError, match=r"soft_cap=0.0 must be positive"):
-        made(soft_cap=0.0)
-    with pytest.raises(ValueError, match=r"gate='tokens' must be one of none, heads, "):
-        made(gate="tokens")
-    with pytest.raises(ValueError, match=r"cap=-1.0 must be positive"):
-        cap_scores(q, -1.0)
-    with pytest.raises(ValueError, match=r"sink must be \(6,\), one per head; it is"):
-        adjusted_attention_with_weights(q, k, v, sink=rand(H_KV))
-    with pytest.raises(ValueError, match=r"sink must be \(6,\), one per head; it is"):
-        fused_attention_with_sink(q, k, v, rand(H_KV))
     mask = torch.ones(3, T, S, dtype=torch.bool)
-    with pytest.raises(ValueError, match=r"mask is \(3, 7, 11\) but must be"):
-        fused_attention_with_sink(q, k, v, rand(H), mask=mask)
+    for call, message in (
+        (lambda: make_layer(soft_cap=0.0), r"soft_cap=0.0 must be positive"),
+        (
+            lambda: make_layer(gate="tokens"),
+            r"gate='tokens' must be one of none, ",
+        ),
+        (lambda: cap_scores(q, float("inf")), "cap=inf must be positive and finite"),
+        (
+            lambda: adjusted_attention_with_weights(q, k, v, sink=rand(H_KV)),
+            r"sink must be \(6,\), one per head; it is",
+        ),
+        (
+            lambda: fused_attention_with_sink(q, k, v, rand(H_KV)),
+            r"sink must be \(6,\), one per head; it is",
+        ),
+        (
+            lambda: fused_attention_with_sink(q, k, v, rand(H), mask=mask),
+            r"mask is \(3, 7, 11\) but must be",
+        ),
+        (lambda: weights_with_sink(q, 0.0), r"sink must be a tensor, \(6,\)"),
+        (
+            lambda: weights_with_sink(q, rand(H), mask),
+            r"mask is \(3, 7, 11\) but must be",
+        ),
+        (
+            lambda: weights_with_sink(q, rand(H), torch.zeros(T, D_K)),
+            "mask must be boolean",
+        ),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            call()
 
 
 def test_a_bias_is_added_after_the_cap_and_so_is_not_capped() -> None:
@@ -247,25 +238,3 @@ def test_a_bias_is_added_after_the_cap_and_so_is_not_capped() -> None:
     output, weights = adjusted_attention_with_weights(q, k, v, **how)
     torch.testing.assert_close(weights, wanted)
     torch.testing.assert_close(output, wanted @ v.repeat_interleave(2, dim=1))
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda q: weights_with_sink(q, 0.0), r"sink must be a tensor, \(6,\)"),
-        (
-            lambda q: weights_with_sink(q, rand(H), torch.ones(5, 4, dtype=torch.bool)),
-            "mask is .5, 4. but must be",
-        ),
-        (
-            lambda q: weights_with_sink(q, rand(H), torch.zeros(T, D_K)),
-            "mask must be boolean",
-        ),
-        (lambda q: cap_scores(q, float("inf")), "cap=inf must be positive and finite"),
-    ],
-)
-def test_what_is_no_sink_mask_or_cap_is_named(
-    call: Any, message: str, as_a_caller: None
-) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
-        call(rand(B, H, T, D_K))

@@ -172,15 +172,17 @@ CASES = {
     ),
     "state, with slack": Case(states(S), sum_of_products, capacity=None),
 }
-each_cache = pytest.mark.parametrize("case", CASES.values(), ids=[*CASES])
-WITH_KEYS = [name for name in CASES if "state" not in name]
-with_keys = pytest.mark.parametrize(
-    "case", [CASES[name] for name in WITH_KEYS], ids=WITH_KEYS
-)
-LIMITED = [name for name in CASES if CASES[name].capacity]
-with_a_limit = pytest.mark.parametrize(
-    "case", [CASES[name] for name in LIMITED], ids=LIMITED
-)
+
+
+def caches(which: Callable[[Case], object]) -> pytest.MarkDecorator:
+    """Run a test with these caches."""
+    chosen = {name: case for name, case in CASES.items() if which(case)}
+    return pytest.mark.parametrize("case", chosen.values(), ids=[*chosen])
+
+
+each_cache = caches(lambda case: True)
+with_keys = caches(lambda case: case.expected is not sum_of_products)
+with_a_limit = caches(lambda case: case.capacity)
 
 
 def add(layer: Cache, k: Tensor, v: Tensor) -> Pair:

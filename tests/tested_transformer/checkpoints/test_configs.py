@@ -46,7 +46,8 @@ def test_what_no_model_has_is_refused_with_the_file():
         ({"attention": "none"}, ".*attention='none' must be one of softmax, latent"),
         ({"attention_settings": {"x": 1}}, ".*x=1 does not fit attention='softmax'"),
         ({"attention": {"name": "latent"}}, ".*unhashable type"),
-        ({"colour": 1}, "config has colour, which this library does not know"),
+        ({"width": 3, "depth": 2}, "config has depth, width, which this library does"),
+        ({"num_heads": 5}, ".*d_model=12 must be divisible by num_heads=5"),
     ):
         with pytest.raises(CheckpointError, match=rf"^checkpoint\.json: {message}"):
             read_config(SIZES | changes, PATH)

@@ -1,5 +1,6 @@
 """Loading: what was saved comes back to the bit, and all else is refused by name."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,43 +57,42 @@ def test_the_model_comes_back_to_the_bit(tmp_path, dtype, changes):
     model = GPT(replace(CONFIG, **changes)).to(dtype)
     save(tmp_path, model)
     state = torch.get_rng_state()
-    found = load_checkpoint(tmp_path).model()
+    loaded = load_checkpoint(tmp_path).model()
     assert torch.equal(torch.get_rng_state(), state)
-    assert found.config == model.config
-    assert found.training
-    names = [name for name, _ in model.named_parameters()]
-    assert [name for name, _ in found.named_parameters()] == names
-    for name, parameter in found.named_parameters():
-        expected = model.get_parameter(name)
-        assert parameter.dtype == dtype
-        assert parameter.requires_grad
-        assert parameter.is_contiguous()
-        assert torch.equal(parameter.view(torch.uint8), expected.view(torch.uint8))
-    for name, table in model.named_buffers():
-        assert found.get_buffer(name).dtype == table.dtype
+    assert loaded.config == model.config
+    assert loaded.training
     tokens = torch.randint(CONFIG.vocab_size, (2, 4))
-    for each in (model, found):
+    for each in (model, loaded):
         each(tokens).float().square().mean().backward()
-    assert torch.equal(found(tokens), model(tokens))
-    for name, parameter in found.named_parameters():
-        assert torch.equal(parameter.grad, model.get_parameter(name).grad)
+    assert torch.equal(loaded(tokens), model(tokens))
+    expected = dict(model.named_parameters())
+    assert [name for name, _ in loaded.named_parameters()] == [*expected]
+    for name, parameter in loaded.named_parameters():
+        assert parameter.dtype == dtype
+        assert parameter.is_contiguous()
+        bits = parameter.view(torch.uint8)
+        assert torch.equal(bits, expected[name].view(torch.uint8))
+        assert torch.equal(parameter.grad, expected[name].grad)
+    for name, table in model.named_buffers():
+        assert loaded.get_buffer(name).dtype == table.dtype
 
 
 def test_all_of_it_comes_back(tmp_path):
     assert not has_checkpoint(tmp_path)
     save(tmp_path, GPT(CONFIG))
     assert has_checkpoint(tmp_path)
-    found = load_checkpoint(str(tmp_path))
-    assert (found.folder, found.config, found.settings) == (tmp_path, CONFIG, SETTINGS)
-    tensors, values = found.training
+    loaded = load_checkpoint(str(tmp_path))
+    assert (loaded.folder, loaded.config) == (tmp_path, CONFIG)
+    assert loaded.settings == SETTINGS
+    tensors, values = loaded.training
     assert values == {"step": 3}
     assert tensors.keys() == TRAINING.keys()
     assert all(torch.equal(tensors[name], TRAINING[name]) for name in tensors)
     # What is not wanted is not read.
     file_of(tmp_path, "training").write_bytes(b"")
-    found = load_checkpoint(tmp_path, training=False)
-    assert found.training is None
-    assert found.model().config == CONFIG
+    loaded = load_checkpoint(tmp_path, training=False)
+    assert loaded.training is None
+    assert loaded.model().config == CONFIG
 
 
 def test_names_from_before_attention_had_a_core_are_read(tmp_path, monkeypatch):
@@ -107,8 +107,8 @@ def test_names_from_before_attention_had_a_core_are_read(tmp_path, monkeypatch):
     tokens = torch.randint(CONFIG.vocab_size, (2, 4))
     assert torch.equal(checkpoint.model()(tokens), model(tokens))
     assert checkpoint.training is not None
-    found = {name.split("/")[1] for name in checkpoint.training[0]}
-    assert found == set(model.state_dict())
+    loaded = {name.split("/")[1] for name in checkpoint.training[0]}
+    assert loaded == set(model.state_dict())
 
 
 def test_a_model_in_training_does_not_change_what_was_loaded(tmp_path):
@@ -128,11 +128,9 @@ def test_a_model_in_training_does_not_change_what_was_loaded(tmp_path):
 def test_a_folder_without_a_checkpoint_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     for folder in (tmp_path, tmp_path / "gone", tmp_path / "file"):
-        with pytest.raises(CheckpointError) as refused:
+        message = f"^{folder} holds no checkpoint: there is no checkpoint.json$"
+        with pytest.raises(CheckpointError, match=message):
             load_checkpoint(folder)
-        assert str(refused.value) == (
-            f"{folder} holds no checkpoint: there is no checkpoint.json"
-        )
 
 
 def test_a_file_that_is_not_what_was_written_is_named(tmp_path):
@@ -140,14 +138,9 @@ def test_a_file_that_is_not_what_was_written_is_named(tmp_path):
     for kind in ("model", "training"):
         path = file_of(tmp_path, kind)
         data = path.read_bytes()
-        altered = data[:-1] + bytes([data[-1] ^ 1])
-        for content, message in (
-            (data[:-1], f"is cut short: {len(data) - 1} bytes, not {len(data)}$"),
-            (altered, "was altered: its sha256 begins with "),
-        ):
-            path.write_bytes(content)
-            with pytest.raises(CheckpointError, match=f"^{path} {message}"):
-                load_checkpoint(tmp_path)
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        with pytest.raises(CheckpointError, match=f"^{path} was altered: its sha256 "):
+            load_checkpoint(tmp_path)
         path.unlink()
         with pytest.raises(CheckpointError, match=f"^{path} is missing$"):
             load_checkpoint(tmp_path)
@@ -164,40 +157,36 @@ def test_weights_of_another_model_are_refused(tmp_path):
     weights["norm.weight"] = torch.ones(7)
     weights["more"] = weights.pop("norm.bias")
     save(tmp_path, model)
-    found = load_checkpoint(tmp_path)
-    with pytest.raises(CheckpointError) as refused:
-        replace(found, weights=weights).model()
-    assert str(refused.value) == (
-        f"{tmp_path} does not have the weights that its settings require: "
-        "norm.bias is missing; more is unknown; norm.weight is (7,), not (6,)"
-    )
-    with pytest.raises(CheckpointError) as refused:
-        replace(found, weights={"a": torch.ones(24), "b": torch.ones(1)}).model()
-    assert str(refused.value) == (
-        f"{tmp_path} does not have the weights that its settings require: "
-        "token_embedding.weight is missing; position_embedding.weight is missing; "
-        "blocks.0.attention_norm.weight is missing; and 35 more"
-    )
+    checkpoint = load_checkpoint(tmp_path)
+    for others, message in (
+        (
+            weights,
+            "norm.bias is missing; more is unknown; norm.weight is (7,), not (6,)",
+        ),
+        (
+            {"a": torch.ones(24), "b": torch.ones(1)},
+            "token_embedding.weight is missing; position_embedding.weight is missing; "
+            "blocks.0.attention_norm.weight is missing; and 35 more",
+        ),
+    ):
+        message = re.escape(f"the weights that its settings require: {message}")
+        with pytest.raises(CheckpointError, match=f"{message}$"):
+            replace(checkpoint, weights=others).model()
 
 
 # Asked to go on with other settings.
 
 
-@pytest.fixture
-def checkpoint(tmp_path):
+def test_all_that_differs_is_named(tmp_path):
     save(tmp_path, GPT(CONFIG))
-    return load_checkpoint(tmp_path)
-
-
-def test_all_that_differs_is_named(checkpoint, tmp_path):
+    checkpoint = load_checkpoint(tmp_path)
     checkpoint.require({**SETTINGS, "config": describe_config(CONFIG)})
     checkpoint.require({"recipe": {"lr": 0.1}})
+    other = replace(CONFIG, d_model=12, positions="rotary")
     with pytest.raises(CheckpointError) as refused:
         checkpoint.require(
             {
-                "config": describe_config(
-                    replace(CONFIG, d_model=12, positions="rotary")
-                ),
+                "config": describe_config(other),
                 "recipe": {"lr": 0.2, "steps": 7, "clip": 1.0},
                 "tokenizer": {"characters": "abd" * 30},
                 "text": "shakespeare",
@@ -230,8 +219,8 @@ def test_a_checkpoint_that_is_exchanged_meanwhile_is_read_anew(tmp_path, monkeyp
                 return moment(*args)
 
             patch.setattr(loading, moment.__name__, slow)
-            found = load_checkpoint(tmp_path)
+            loaded = load_checkpoint(tmp_path)
         assert times == []
-        assert found.settings == {"number": 2}
+        assert loaded.settings == {"number": 2}
         expected = model.token_embedding.weight
-        assert torch.equal(found.weights["token_embedding.weight"], expected)
+        assert torch.equal(loaded.weights["token_embedding.weight"], expected)

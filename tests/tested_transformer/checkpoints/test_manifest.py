@@ -77,19 +77,10 @@ NO_MANIFESTS = [
     (b'{"step": 3}', " is not a checkpoint of this library"),
     (text_with(version=2), " is of version 2; this library reads version 1"),
     (text_with(files="gone"), " is not a complete checkpoint"),
-    (text_with(files=[]), " is not a complete checkpoint"),
     (text_with(files={"model": {"file": "x"}}), " is not a complete checkpoint"),
     (
         text_with(files={"model": {**asdict(MODEL), "file": "../../secret"}}),
         " names an unexpected file, '../../secret'",
-    ),
-    (
-        text_with(config={**describe_config(CONFIG), "width": 3, "depth": 2}),
-        ": config has depth, width, which this library does not know",
-    ),
-    (
-        text_with(config={**describe_config(CONFIG), "num_heads": 5}),
-        ": config: d_model=12 must be divisible by num_heads=5",
     ),
     (
         text_with(config={**describe_config(CONFIG), "d_model": "wide"}),
@@ -113,15 +104,12 @@ def test_a_configuration_of_before_a_setting_was_added_is_read():
 
 def test_what_json_would_change_is_refused():
     changed = "would not survive JSON: it holds tuples, or keys that are not strings"
+    invalid = "cannot be written as JSON: "
     for settings, training, message in (
         ({"betas": (0.9, 0.99)}, None, f"settings {changed}"),
         ({}, {"names": {1: "one"}}, f"training {changed}"),
-        ({"path": PATH}, None, "settings cannot be written as JSON: Object of type "),
-        (
-            {},
-            {"loss": float("nan")},
-            "training cannot be written as JSON: Out of range float values ",
-        ),
+        ({"path": PATH}, None, f"settings {invalid}Object of type "),
+        ({}, {"loss": float("nan")}, f"training {invalid}Out of range float values "),
     ):
         manifest = Manifest(CONFIG, settings, training, {"model": MODEL})
         with pytest.raises(ValueError, match=f"^{message}"):

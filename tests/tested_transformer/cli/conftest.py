@@ -1,9 +1,10 @@
 """A text, a model that learns it in milliseconds, and the command in this process."""
 
+import json
 import shutil
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -21,9 +22,23 @@ TINY = [
 
 
 class Ended(NamedTuple):
+    """What a command did: its status, and what it wrote."""
+
     status: int
     out: str
     err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        return json.loads(self.out)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def losses(self) -> list[float]:
+        return [each["loss"] for each in self.events if each["event"] == "step"]
 
 
 @pytest.fixture(autouse=True)

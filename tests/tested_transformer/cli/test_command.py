@@ -101,16 +101,16 @@ def test_in_a_shell_ctrl_c_saves_and_says_how_to_go_on(text, tiny, command):
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        told = [json.loads(process.stdout.readline()) for _ in range(5)]
+        report = [json.loads(process.stdout.readline()) for _ in range(5)]
         process.send_signal(signal.SIGINT)
-        told += [json.loads(line) for line in process.stdout]
+        report += [json.loads(line) for line in process.stdout]
         assert process.wait() == 130
         said = process.stderr.read()
     assert "finishing the step, then saving" in said
-    end = told[-1]
+    end = report[-1]
     assert (end["event"], end["status"]) == ("end", "stopped")
-    assert end["step"] == end["saved_step"] == told[-2]["step"]
-    saved = json.loads(command("info", "runs/play", "--json").out)
+    assert end["step"] == end["saved_step"] == report[-2]["step"]
+    saved = command("info", "runs/play", "--json").json
     assert saved["step"] == end["step"]
 
 
@@ -123,11 +123,11 @@ def test_an_output_that_is_closed_is_no_error(trained, monkeypatch):
         stream.close()
 
 
-class Unread(io.StringIO):
-    def write(self, text: str) -> int:
+def test_an_error_that_nobody_reads_keeps_its_status(monkeypatch):
+    def closed(text):
         raise BrokenPipeError
 
-
-def test_an_error_that_nobody_reads_keeps_its_status(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", Unread())
+    unread = io.StringIO()
+    unread.write = closed
+    monkeypatch.setattr(sys, "stderr", unread)
     assert main(["generate", "nothing"]) == 2

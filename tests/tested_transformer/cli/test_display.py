@@ -21,52 +21,58 @@ STEP = Progress(
 FOUND = Validation(step=3, loss=1.5, prefix=1.25, full=1.125, gap=0.5)
 
 
-def lines(seconds: float) -> tuple[io.StringIO, Display]:
+@pytest.fixture
+def shown():
+    """Return a function that makes a display, and one that says what it shows."""
     file = io.StringIO()
-    return file, Display(console=Console(file=file, width=30), seconds=seconds)
+
+    def make(*, seconds=1.0, **settings):
+        return Display(console=Console(file=file, **settings), seconds=seconds)
+
+    return make, file.getvalue
 
 
-def test_lines_say_where_the_run_is():
-    file, display = lines(0.0)
-    display.step(STEP)
-    assert file.getvalue() == "step 3/11: loss 1.250, 12,346 tokens/s · 1:23 left\n"
+def test_lines_say_where_the_run_is(shown):
+    make, seen = shown
+    make(seconds=0.0, width=30).step(STEP)
+    assert seen() == "step 3/11: loss 1.250, 12,346 tokens/s · 1:23 left\n"
 
 
-def test_lines_are_few():
-    file, display = lines(1000.0)
+def test_lines_are_few(shown):
+    make, seen = shown
+    display = make(seconds=1000.0)
     for _ in range(100):
         display.step(STEP)
-    assert file.getvalue() == ""
+    assert seen() == ""
     display.step(replace(STEP, validation=FOUND))
-    assert file.getvalue() == (
+    assert seen() == (
         "step 3: held-out loss 1.500; at some positions honest loss 1.250, in one "
         "pass 1.125\n"
     )
 
 
-def test_lines_are_as_they_come_without_color_or_markup():
-    file, display = lines(0.0)
-    display.tell("sample", "[red]1[/red] \x1b[2J\n" + "long " * 20, when="after")
-    assert file.getvalue() == "[red]1[/red] \x1b[2J\n" + "long " * 20 + "\n"
+def test_lines_are_as_they_come_without_color_or_markup(shown):
+    make, seen = shown
+    text = "[red]1[/red] \x1b[2J\n" + "long " * 20
+    make(width=30).tell("sample", text, when="after")
+    assert seen() == text + "\n"
 
 
-def test_on_a_terminal_there_is_a_bar_and_color():
-    file = io.StringIO()
-    screen = Display(console=Console(file=file, force_terminal=True, width=100))
+def test_on_a_terminal_there_is_a_bar_and_color(shown):
+    make, seen = shown
+    screen = make(force_terminal=True, width=100)
     with screen.running(11):
         screen.step(replace(STEP, validation=FOUND))
-    shown = file.getvalue()
-    assert "3/11" in shown
-    assert "loss 1.250 · held-out 1.500 · honest 1.250 · 12,346 tokens/s" in shown
-    assert "\x1b[32mstep 3: held-out loss" in shown
+    assert "3/11" in seen()
+    assert "loss 1.250 · held-out 1.500 · honest 1.250 · 12,346 tokens/s" in seen()
+    assert "\x1b[32mstep 3: held-out loss" in seen()
 
 
-def test_a_model_cannot_command_a_terminal():
+def test_a_model_cannot_command_a_terminal(shown):
     assert printable("a\x1b[2J\tb\n\x07\x9b\r\u00e9") == "a\\x1b[2J\tb\n\\x07\\x9b\\ré"
-    file = io.StringIO()
-    screen = Display(console=Console(file=file, force_terminal=True, color_system=None))
-    screen.tell("sample", "\x1b[2J")
-    assert file.getvalue() == "\\x1b[2J\n"
+    make, seen = shown
+    make(force_terminal=True, color_system=None).tell("sample", "\x1b[2J")
+    assert seen() == "\\x1b[2J\n"
 
 
 def test_json_is_one_object_a_line(capsys):
@@ -77,9 +83,7 @@ def test_json_is_one_object_a_line(capsys):
     assert first == {"event": "sample", "text": "a\nb"}
     assert (second["event"], second["step"], second["loss"]) == ("step", 3, 1.25)
     assert second["validation"]["prefix"] == 1.25
-
-
-def test_all_but_the_first_process_are_silent(capsys):
+    # All but the first process are silent.
     display = Display(as_json=True, silent=True)
     display.tell("start", "for people")
     with display.running(3):
@@ -96,36 +100,32 @@ def test_nobody_left_to_read_is_told_to_the_command():
         Terminal(file=Closed()).print("anybody?")
 
 
-def test_a_bar_stays_on_one_line_however_narrow():
-    for width, kept in ((100, "0:00 left"), (30, "3/11"), (9, "3/11")):
-        file = io.StringIO()
-        console = Console(
-            file=file, force_terminal=True, width=width, color_system=None
-        )
-        display = Display(console=console)
-        with display.running(11):
-            display.step(replace(STEP, seconds_left=0.0))
-            display.bar.refresh()
-        assert kept in file.getvalue(), width
-        assert file.getvalue().count("\n") == 1, width  # at its end
+@pytest.mark.parametrize(
+    ("width", "kept"), [(100, "0:00 left"), (30, "3/11"), (9, "3/11")]
+)
+def test_a_bar_stays_on_one_line_however_narrow(width, kept, shown):
+    make, seen = shown
+    display = make(force_terminal=True, width=width, color_system=None)
+    with display.running(11):
+        display.step(replace(STEP, seconds_left=0.0))
+        display.bar.refresh()
+    assert kept in seen()
+    assert seen().count("\n") == 1  # at its end
 
 
 def test_what_is_seen_depends_on_who_looks(monkeypatch):
-    class OnScreen(io.StringIO):
-        def isatty(self):
-            return True
-
     def has_bar():
         display = Display()
         with display.running(3):
             return display.bar is not None
 
     assert not has_bar()
-    monkeypatch.setattr("sys.stdout", OnScreen())
-    monkeypatch.setenv("TERM", "xterm")
-    assert has_bar()
-    monkeypatch.setenv("TERM", "dumb")
-    assert not has_bar()
+    screen = io.StringIO()
+    screen.isatty = lambda: True
+    monkeypatch.setattr("sys.stdout", screen)
+    for terminal, wanted in (("xterm", True), ("dumb", False)):
+        monkeypatch.setenv("TERM", terminal)
+        assert has_bar() is wanted
 
 
 def test_a_bar_shows_how_much_of_a_large_model_is_read(capsys, monkeypatch):

@@ -1,4 +1,3 @@
-import json
 import math
 from pathlib import Path
 
@@ -13,73 +12,24 @@ from tested_transformer.surgery import stretched_by
 from tested_transformer.training import Validation, evaluate
 
 
-def loss_of(folder: Path, text: str, part: int, seq_len: int = 7) -> float:
+def loss_of(folder: Path, text: str, part: int) -> float:
     tokens = torch.tensor(CharTokenizer.from_text(text).encode(text))
-    held_out = split(tokens)[part] if part else tokens
-    return evaluate(load_checkpoint(folder).model(), held_out, seq_len=seq_len)
+    return evaluate(load_checkpoint(folder).model(), split(tokens)[part], seq_len=7)
 
 
-def test_a_run_is_evaluated_on_what_was_held_out(trained, text, command):
+def test_a_run_is_evaluated_on_what_was_held_out(trained_here, text, command):
     ended = command("evaluate", "--json")
     assert (ended.status, ended.err) == (0, "")
-    told = json.loads(ended.out)
-    loss = loss_of(trained, text.read_text(), part=1)
+    told = ended.json
+    loss = loss_of(trained_here, text.read_text(), part=1)
     assert told["loss"] == pytest.approx(loss)
     assert told["bits_per_character"] == pytest.approx(loss / math.log(2))
     assert told["perplexity"] == pytest.approx(math.exp(loss))
     assert told["honest"] == pytest.approx(told["one_pass"], abs=1e-5)
     assert (told["agrees"], told["tokens"], told["bound"]) == (True, 49, None)
-    saved = load_checkpoint(trained).training[1]["validations"][-1]
+    saved = load_checkpoint(trained_here).training[1]["validations"][-1]
     assert told["loss"] == pytest.approx(saved["loss"])
-
-
-def test_another_text_is_read_whole(trained, text, command):
-    Path("other.txt").write_text("that is the question.\nto be not\n")
-    words = ["evaluate", str(trained), "other.txt", "--seq-len", "5", "--json"]
-    told = json.loads(command(*words).out)
-    alphabet = CharTokenizer.from_text(text.read_text())
-    tokens = torch.tensor(alphabet.encode(Path("other.txt").read_text()))
-    model = load_checkpoint(trained).model()
-    assert told["loss"] == pytest.approx(evaluate(model, tokens, seq_len=5))
-    assert (told["tokens"], told["part"]) == (32, "all")
-
-
-def test_a_rotary_run_reads_and_writes_texts_longer_than_its_own(train, command):
-    assert train("--positions", "rotary").status == 0
-    losses: dict[str, float] = {}
-    for scaling in ("linear", "yarn"):
-        words = "--json", "--rotary-factor", "2", "--rotary-scaling", scaling
-        told = json.loads(command("evaluate", *words).out)
-        assert told["seq_len"] == 14
-        losses[scaling] = told["loss"]
-        model = stretched_by(load_checkpoint("runs/play").model(), 2.0, scaling=scaling)
-        asked = *words, "--seed", "3", "--max-new-tokens", "30"
-        wrote = json.loads(command("generate", *asked).out)["text"]
-        alphabet = tokenizer_from_dict(
-            load_checkpoint("runs/play").settings["tokenizer"]
-        )
-        sampling = Sampling(temperature=0.8)
-        tokens = generate(
-            model, [alphabet.encode("\n")], max_new_tokens=30, seed=3, sampling=sampling
-        )
-        assert wrote == alphabet.decode(tokens[0])
-    assert losses["linear"] != losses["yarn"]
-
-
-def test_bits_are_counted_by_character_whatever_the_tokens(text, tiny, command):
-    words = [str(text), *tiny, "--max-seq-len", "2", "--tokenizer", "bpe"]
-    assert command("train", *words, "--vocab-size", "270").status == 0
-    told = json.loads(command("evaluate", "--json").out)
-    tokenizer = tokenizer_from_dict(load_checkpoint("runs/play").settings["tokenizer"])
-    tokens = split(torch.tensor(tokenizer.encode(text.read_text())))[1]
-    characters = len(tokenizer.decode(tokens[1:].tolist()))
-    assert told["tokens"] == len(tokens) < characters
-    bits = told["loss"] * (len(tokens) - 1) / math.log(2)
-    assert told["bits_per_character"] == pytest.approx(bits / characters)
-
-
-def test_people_read_the_same(trained_here, text, command):
-    told = json.loads(command("evaluate", "--json").out)
+    # People read the same.
     shown = command("evaluate", str(trained_here)).out
     assert shown.startswith(f"{trained_here}:\n")
     for value in ("loss", "honest", "one_pass", "bits_per_character"):
@@ -88,9 +38,50 @@ def test_people_read_the_same(trained_here, text, command):
     assert "they agree" in shown
 
 
+def test_another_text_is_read_whole(trained, text, command):
+    Path("other.txt").write_text("that is the question.\nto be not\n")
+    words = ["evaluate", str(trained), "other.txt", "--seq-len", "5", "--json"]
+    report = command(*words).json
+    alphabet = CharTokenizer.from_text(text.read_text())
+    tokens = torch.tensor(alphabet.encode(Path("other.txt").read_text()))
+    model = load_checkpoint(trained).model()
+    assert report["loss"] == pytest.approx(evaluate(model, tokens, seq_len=5))
+    assert (report["tokens"], report["part"]) == (32, "all")
+
+
+def test_a_rotary_run_reads_and_writes_texts_longer_than_its_own(train, command):
+    assert train("--positions", "rotary", "--sample", "0").status == 0
+    checkpoint = load_checkpoint("runs/play")
+    alphabet = tokenizer_from_dict(checkpoint.settings["tokenizer"])
+    writing = {"max_new_tokens": 30, "seed": 3, "sampling": Sampling(temperature=0.8)}
+    losses = set[float]()
+    for scaling in ("linear", "yarn"):
+        words = "--json", "--rotary-factor", "2", "--rotary-scaling", scaling
+        report = command("evaluate", *words).json
+        assert report["seq_len"] == 14
+        losses.add(report["loss"])
+        model = stretched_by(checkpoint.model(), 2.0, scaling=scaling)
+        (tokens,) = generate(model, [alphabet.encode("\n")], **writing)
+        wrote = command("generate", *words, "--seed", "3", "--max-new-tokens", "30")
+        assert wrote.json["text"] == alphabet.decode(tokens)
+    assert len(losses) == 2
+
+
+def test_bits_are_counted_by_character_whatever_the_tokens(text, tiny, command):
+    words = [str(text), *tiny, "--max-seq-len", "2", "--tokenizer", "bpe"]
+    assert command("train", *words, "--vocab-size", "270").status == 0
+    report = command("evaluate", "--json").json
+    tokenizer = tokenizer_from_dict(load_checkpoint("runs/play").settings["tokenizer"])
+    tokens = split(torch.tensor(tokenizer.encode(text.read_text())))[1]
+    characters = len(tokenizer.decode(tokens[1:].tolist()))
+    assert report["tokens"] == len(tokens) < characters
+    bits = report["loss"] * (len(tokens) - 1) / math.log(2)
+    assert report["bits_per_character"] == pytest.approx(bits / characters)
+
+
 def test_a_loss_that_is_not_honest_is_status_1(trained, command, monkeypatch):
-    found = Validation(step=0, loss=2.0, prefix=2.5, full=2.25, gap=0.5)
-    monkeypatch.setattr(module.training, "validate", lambda *_, **__: found)
+    result = Validation(step=0, loss=2.0, prefix=2.5, full=2.25, gap=0.5)
+    monkeypatch.setattr(module.training, "validate", lambda *_, **__: result)
     ended = command("evaluate")
     assert ended.status == 1
     assert "2.5000; in one pass 2.2500" in ended.out
@@ -99,29 +90,28 @@ def test_a_loss_that_is_not_honest_is_status_1(trained, command, monkeypatch):
 
 
 def test_the_bound_of_the_default_text_is_shown(tiny, command):
-    ended = command("train", *tiny, "--num-characters", "2000", "--json")
-    start, *_, end = map(json.loads, ended.out.splitlines())
+    start, *_, end = command(
+        "train", *tiny, "--num-characters", "2000", "--json"
+    ).events
     assert (start["text"], start["folder"]) == ("grammar", "runs/grammar")
     assert 0 < end["bound"] < end["loss"]
     assert "nats per character: the entropy of the text" in command("evaluate").out
-    told = json.loads(command("evaluate", "--json").out)
-    assert told["bound"] == end["bound"]
+    assert command("evaluate", "--json").json["bound"] == end["bound"]
 
 
 def test_train_and_evaluate_measure_the_same_tokens(text, tiny, command):
     words = ["train", str(text), *tiny, "--eval-tokens", "20", "--json"]
-    end = json.loads(command(*words).out.splitlines()[-1])
-    told = json.loads(command("evaluate", "--json").out)
-    assert (told["tokens"], told["part"]) == (21, "the beginning of the held-out part")
-    assert told["loss"] == pytest.approx(end["loss"], rel=1e-6)
-    assert told["honest"] == pytest.approx(end["honest"], rel=1e-6)
-    whole = json.loads(command("evaluate", "--num-tokens", "0", "--json").out)
+    end = command(*words).events[-1]
+    report = command("evaluate", "--json").json
+    assert report["tokens"] == 21
+    assert report["part"] == "the beginning of the held-out part"
+    assert report["loss"] == pytest.approx(end["loss"], rel=1e-6)
+    assert report["honest"] == pytest.approx(end["honest"], rel=1e-6)
+    whole = command("evaluate", "--num-tokens", "0", "--json").json
     assert (whole["tokens"], whole["part"]) == (49, "the held-out part")
-    assert whole["loss"] == pytest.approx(
-        loss_of(Path("runs/play"), text.read_text(), part=1)
-    )
-    few = json.loads(command("evaluate", "--num-tokens", "9", "--json").out)
-    assert few["tokens"] == 10
+    loss = loss_of(Path("runs/play"), text.read_text(), part=1)
+    assert whole["loss"] == pytest.approx(loss)
+    assert command("evaluate", "--num-tokens", "9", "--json").json["tokens"] == 10
 
 
 def test_what_does_not_fit_is_refused(trained, refused):

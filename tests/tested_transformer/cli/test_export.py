@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 
 import torch
@@ -15,10 +14,10 @@ def test_what_is_exported_writes_the_same_text(train, command, refused):
     assert "already holds a model" in refused(*words)
     line = refused(*words, "--overwrite", "--family", "gpt2")
     assert line.startswith("GPT2LMHeadModel has no positions='rotary', ")
-    told = json.loads(command(*words, "--overwrite", "--json").out)
-    assert (told["family"], told["folder"]) == ("llama", "out/play")
+    report = command(*words, "--overwrite", "--json").json
+    assert (report["family"], report["folder"]) == ("llama", "out/play")
     files = Path("out/play").iterdir()
-    assert told["bytes"] == sum(file.stat().st_size for file in files)
+    assert report["bytes"] == sum(file.stat().st_size for file in files)
     model = transformers.AutoModelForCausalLM.from_pretrained("out/play")
     tokenizer = transformers.AutoTokenizer.from_pretrained("out/play")
     ids = torch.tensor([tokenizer("to be, ")["input_ids"]])

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 import transformers
 from tests.tested_transformer.data.published import FAMILIES, TEXT, put
 
-from tested_transformer.cli.sources import Source, load_source
+from tested_transformer.cli.sources import load_source
 from tested_transformer.data import BytePairTokenizer
 from tested_transformer.decoding import Decoder
-from tested_transformer.training import evaluate
 
 
 def written_by(model: Any, folder: Path, prompt: str) -> tuple[list[int], str]:
@@ -23,22 +23,25 @@ def written_by(model: Any, folder: Path, prompt: str) -> tuple[list[int], str]:
     return answer[0, len(ids) :].tolist(), tokenizer.decode(answer[0])
 
 
-ON_A_TEXT = ("heads", "evaluate")
 GREEDY = ["--temperature", "0", "--max-new-tokens", "12", "--json"]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_text_is_that_of_transformers(family, command):
     model = put(family, Path("m"))
-    for prompt in ("The cat", ""):
+    opening = load_source("m", torch.device("cpu")).opening
+    tokenizer = BytePairTokenizer.from_file("m/tokenizer.json")
+    for prompt, *more in (
+        ("The cat",),
+        ("",),
+        ("The cat", "--draft", "ngram"),
+        ("", "--draft", "m"),
+    ):
         _, text = written_by(model, Path("m"), prompt)
-        opening = load_source("m", torch.device("cpu")).opening
-        tokenizer = BytePairTokenizer.from_file("m/tokenizer.json")
         start = tokenizer.decode([*opening, *tokenizer.encode(prompt)])
-        for more in ([], ["--draft", "ngram"], ["--draft", "m"]):
-            ended = command("generate", "m", "--prompt", prompt, *GREEDY, *more)
-            assert (ended.status, ended.err) == (0, "")
-            assert start + json.loads(ended.out)["text"] == text
+        ended = command("generate", "m", "--prompt", prompt, *GREEDY, *more)
+        assert (ended.status, ended.err) == (0, "")
+        assert start + ended.json["text"] == text
 
 
 def test_a_token_that_ends_a_text_ends_it(command):
@@ -49,23 +52,18 @@ def test_a_token_that_ends_a_text_ends_it(command):
     text = BytePairTokenizer.from_file("m/tokenizer.json").decode(
         [token for token in shown if token < 300]
     )
-    for file, value in (
-        ("config.json", end),
-        ("config.json", [end, 7]),
-        ("generation_config.json", [383, end]),
-    ):
-        put("llama", Path("m"))
-        Path("m/generation_config.json").unlink()
-        content = json.loads(Path("m/config.json").read_text())
-        if file != "config.json":
-            content["eos_token_id"] = tokens[0]  # the other file comes first
-            Path("m/config.json").write_text(json.dumps(content))
-            content = {}
-        Path("m", file).write_text(json.dumps(content | {"eos_token_id": value}))
+    config = json.loads(Path("m/config.json").read_text())
+    for in_config, in_generation in ((end, None), ([end, 7], None), (tokens[0], end)):
+        content = config | {"eos_token_id": in_config}
+        Path("m/config.json").write_text(json.dumps(content))
+        content = (
+            {} if in_generation is None else {"eos_token_id": [383, in_generation]}
+        )
+        Path("m/generation_config.json").write_text(json.dumps(content))
         for more in ([], ["--draft", "ngram"]):
             ended = command("generate", "m", "--prompt", "The cat", *GREEDY, *more)
             assert (ended.status, ended.err) == (0, "")
-            assert json.loads(ended.out)["text"] == text
+            assert ended.json["text"] == text
 
 
 def test_there_is_room_for_the_text_and_no_more(command, monkeypatch):
@@ -88,12 +86,12 @@ def test_heads_begin_their_windows_as_the_model_was_trained(command):
     Path("text.txt").write_text(TEXT * 40)
     ended = command("heads", "m", "text.txt", "--num-tokens", "2100", "--json")
     assert (ended.status, ended.err) == (0, "")
-    told = json.loads(ended.out)
-    assert (told["windows"], told["seq_len"]) == (2, 1024)
-    assert [len(layer) for layer in told["scores"]["induction"]] == [2, 2]
+    report = ended.json
+    assert (report["windows"], report["seq_len"]) == (2, 1024)
+    assert [len(layer) for layer in report["scores"]["induction"]] == [2, 2]
     # 1 of 2, 3, ..., 1025 tokens: the first one is the opening.
     even = sum(1 / length for length in range(2, 1026)) / 1024
-    assert told["even"]["first"] == pytest.approx(even)
+    assert report["even"]["first"] == pytest.approx(even)
 
 
 def test_evaluate_begins_its_windows_as_the_model_was_trained(command):
@@ -101,33 +99,35 @@ def test_evaluate_begins_its_windows_as_the_model_was_trained(command):
     Path("text.txt").write_text(TEXT)
     ended = command("evaluate", "m", "text.txt", "--seq-len", "16", "--json")
     assert (ended.status, ended.err) == (0, "")
-    told = json.loads(ended.out)
+    report = ended.json
     tokenizer = BytePairTokenizer.from_file("m/tokenizer.json")
-    tokens = tokenizer.encode(TEXT)
     losses: list[float] = []
-    for start in range(0, len(tokens) - 1, 16):
-        window = tokens[start : start + 17]
-        ids = torch.tensor([[*tokenizer.opening, *window]])
+    tokens = torch.tensor(tokenizer.encode(TEXT))
+    for inputs, targets in zip(
+        tokens[:-1].split(16), tokens[1:].split(16), strict=True
+    ):
+        ids = torch.tensor([[*tokenizer.opening, *inputs]])
         with torch.no_grad():
-            logs = model(ids).logits[0, 1:-1].log_softmax(-1)
-        losses += (-logs[range(len(window) - 1), window[1:]]).tolist()
-    assert told["loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-5)
-    assert told["agrees"]
+            logits = model(ids).logits[0, 1:]
+        losses += F.cross_entropy(logits, targets, reduction="none").tolist()
+    assert report["loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-5)
+    assert report["agrees"]
 
 
 def test_windows_are_at_most_1024_unless_asked(command):
     put("llama", Path("m"))
     Path("text.txt").write_text(TEXT)
     for words, length in (([], 1024), (["--seq-len", "2000"], 2000)):
-        told = command("evaluate", "m", "text.txt", "--json", *words)
-        assert json.loads(told.out)["seq_len"] == length
-    source: Source = load_source("m", torch.device("cpu"))
-    assert source.model.config.max_seq_len == 131072
-    assert evaluate(source.model, torch.arange(20), seq_len=9) > 0
+        report = command("evaluate", "m", "text.txt", "--json", *words).json
+        assert report["seq_len"] == length
 
 
 def test_what_is_missing_is_named(refused):
     Path("text.txt").write_text(TEXT)
+    commands = [
+        ["generate", "m"],
+        *([x, "m", "text.txt"] for x in ("heads", "evaluate")),
+    ]
     for file, line in (
         (
             "tokenizer.json",
@@ -141,11 +141,8 @@ def test_what_is_missing_is_named(refused):
     ):
         put("llama", Path("m"))
         Path("m", file).unlink()
-        for words in (["generate", "m"], *([x, "m", "text.txt"] for x in ON_A_TEXT)):
+        for words in commands:
             assert refused(*words).startswith(line)
-
-
-def test_a_text_is_needed(refused):
     put("llama", Path("m"))
-    for name in ON_A_TEXT:
-        assert refused(name, "m") == "m has no text of its own: pass a text"
+    for words in commands[1:]:
+        assert refused(*words[:2]) == "m has no text of its own: pass a text"

@@ -3,7 +3,6 @@
 import json
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -29,26 +28,20 @@ def folder():
 @pytest.fixture
 def poem():
     path = Path("poem.txt")
-    path.write_text(TEXT * 30)
+    path.write_text(TEXT * 8)
     return path
 
 
-def events(out: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in out.splitlines()]
-
-
-def losses(out: str) -> list[float]:
-    return [each["loss"] for each in events(out) if each["event"] == "step"]
-
-
 def test_a_published_model_is_tuned_and_exported_again(folder, poem, command):
-    before = json.loads(command("evaluate", str(folder), str(poem), "--json").out)
+    def loss_of(model):
+        words = ["--seq-len", "30", "--json"]
+        return command("evaluate", str(model), str(poem), *words).json["loss"]
+
     words = ["--steps", "20", "--lr", "0.01", "--seq-len", "30", *SHORT[2:]]
     ended = command("train", str(poem), "--from", str(folder), *words)
     assert (ended.status, ended.err) == (0, "")
     run = Path("runs/poem")
-    after = json.loads(command("evaluate", str(run), str(poem), "--json").out)
-    assert after["loss"] < before["loss"] - 0.5
+    assert loss_of(run) < loss_of(folder) - 0.5
     checkpoint = load_checkpoint(run)
     assert checkpoint.settings["from"] == "published"
     assert checkpoint.config == load_pretrained(folder).config
@@ -58,8 +51,8 @@ def test_a_published_model_is_tuned_and_exported_again(folder, poem, command):
     assert source.opening == load_source(str(folder), torch.device("cpu")).opening
     assert command("generate", str(run), "--max-new-tokens", "3").status == 0
     assert command("export", str(run), "out").status == 0
-    told = json.loads(Path("out/config.json").read_text())
-    assert (told["model_type"], told["eos_token_id"]) == ("llama", 7)
+    exported = json.loads(Path("out/config.json").read_text())
+    assert (exported["model_type"], exported["eos_token_id"]) == ("llama", 7)
     theirs = transformers.AutoTokenizer.from_pretrained("out")
     assert theirs("The cat")["input_ids"][0] == source.opening[0]
 
@@ -72,7 +65,7 @@ def test_the_recipe_is_gentle_and_windows_are_short(folder, poem, command, monke
         raise KeyboardInterrupt
 
     monkeypatch.setattr(module.training, "train", note)
-    (poem).write_text(TEXT * 100)
+    poem.write_text(TEXT * 50)
     assert command("train", str(poem), "--from", str(folder)).status == 130
     wanted = {"steps": 200, "batch_size": 4, "lr": 1e-4, "warmup": 20}
     assert seen == [Recipe(**wanted, seq_len=1024, evaluate_every=50)]
@@ -84,27 +77,24 @@ def test_a_run_that_was_stopped_gives_the_losses_of_one_that_was_not(
     """From a run of this library, too."""
     poem.write_text("not to be, to be.\n" * 30)
     words = ["train", str(poem), "--from", str(trained), *SHORT, "--lr", "0.01"]
-    whole = losses(command(*words, "--out", "whole").out)
+    whole = command(*words, "--out", "whole").losses
     assert len(whole) == 6
     assert whole[-1] < whole[0]
     with monkeypatch.context() as patch:
         calls = iter([False, False, True])
         patch.setattr(module.StopRequest, "__call__", lambda _: next(calls))
         part = command(*words, "--out", "parts")
-    assert losses(part.out) == whole[:3]
-    rest = command(*shlex.split(events(part.out)[-1]["resume"])[1:])
-    assert rest.status == 0
-    assert losses(rest.out) == whole[3:]
-    weights = load_checkpoint("whole").weights
-    for name, weight in load_checkpoint("parts").weights.items():
-        assert torch.equal(weight, weights[name])
+    assert part.losses == whole[:3]
+    rest = command(*shlex.split(part.events[-1]["resume"])[1:])
+    assert (rest.status, rest.losses) == (0, whole[3:])
+    one, other = (load_checkpoint(folder).weights for folder in ("whole", "parts"))
+    torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
 def test_what_the_model_decides_is_refused(trained, text, refused):
     for words, named in (
-        ("--d-model 8 --dropout 0.1", "d_model, dropout"),
+        ("--d-model 8 --recipe fast --like llama", "recipe, like, d_model"),
         ("--attention latent --latent-dim 4", "attention, latent_dim"),
-        ("--recipe fast --like llama", "recipe, like"),
         ("--tokenizer bpe --vocab-size 300", "tokenizer, vocab_size"),
     ):
         words = f"--from {trained} --out tuned {words}"

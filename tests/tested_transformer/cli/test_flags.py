@@ -54,27 +54,21 @@ def parser():
 
 
 def test_what_was_typed_is_told_from_what_was_not(parser):
-    assert given(parser.parse_args([]), Settings) == {}
     words = "--d-model 3 --rate none --some x --some y --pair 1,3 --no-on --kind b"
     words += " --row 5,none --many 3,none --switches yes,no"
-    typed = given(parser.parse_args(words.split()), Settings)
-    assert typed == {
-        "d_model": 3,
-        "rate": None,
-        "some": ["x", "y"],
-        "pair": (1.0, 3.0),
-        "row": (5, None),
-        "many": (3, None),
-        "switches": (True, False),
-        "on": False,
-        "kind": "b",
-    }
-    for words, alone in (
+    for typed, values in (
+        ("", {}),
+        (
+            words,
+            {"d_model": 3, "rate": None, "some": ["x", "y"], "pair": (1.0, 3.0)}
+            | {"row": (5, None), "many": (3, None), "switches": (True, False)}
+            | {"on": False, "kind": "b"},
+        ),
         ("--many 5", {"many": 5}),
         ("--many none", {"many": None}),
         ("--row 5", {"row": (5,)}),
     ):
-        assert given(parser.parse_args(words.split()), Settings) == alone
+        assert given(parser.parse_args(typed.split()), Settings) == values
 
 
 def test_help_is_the_docstring_and_the_defaults(parser):
@@ -112,14 +106,15 @@ def test_numbers_that_are_too_small_are_named():
         check_at_least(1, second=1, third=0)
 
 
+PARSERS = make_parser()._subparsers._group_actions[0].choices
+
+
 def test_every_setting_of_a_model_and_a_recipe_has_a_flag():
     """All but those known from the text, and what pruning leaves."""
-    shown = make_parser()._subparsers._group_actions[0].choices["train"].format_help()
-    shown = f" {shown}".replace(",", " ")
+    shown = f" {PARSERS['train'].format_help()}".replace(",", " ")
     names = [each.name for source in (GPTConfig, Recipe) for each in fields(source)]
     flags = {"--" + name.replace("_", "-") for name in names}
-    without = {flag for flag in flags if f"  {flag} " not in shown}
-    assert without == {"--kept-heads"}
+    assert {flag for flag in flags if f"  {flag} " not in shown} == {"--kept-heads"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -129,17 +124,12 @@ def test_help_teaches_each_flag_and_has_examples_that_can_be_read(name, command)
     usage, about, *_ = ended.out.split("\n\n")
     assert re.fullmatch(rf"usage: tested-transformer {name}( \[\w+\])+", usage)
     assert " ".join(about.split()) == COMMANDS[name][0].__doc__.partition("\n")[0]
-    choices = make_parser()._subparsers._group_actions[0].choices
-    for action in choices[name]._actions:
+    for action in PARSERS[name]._actions:
         assert action.help, action.option_strings
         assert "``" not in action.help
         assert "factory" not in action.help
-    examples = [
-        line.split("  ")[1]
-        for line in ended.out.partition("\nExamples:\n")[2].splitlines()
-        if line.startswith("  tested-transformer ")
-    ]
-    assert len(examples) >= 3
-    for example in examples:
-        arguments = make_parser().parse_args(shlex.split(example)[1:])
-        assert arguments.command == name
+    _, _, examples = ended.out.partition("\nExamples:\n")
+    lines = re.findall(r"^  tested-transformer (.+?)(?:  |$)", examples, re.MULTILINE)
+    assert len(lines) >= 3
+    for line in lines:
+        assert make_parser().parse_args(shlex.split(line)).command == name

@@ -50,13 +50,13 @@ def near(scores: torch.Tensor) -> Any:
 def test_heads_are_scored_on_the_text_of_the_run(trained_here, text, command):
     ended = command("heads", "--json")
     assert (ended.status, ended.err) == (0, "")
-    told = json.loads(ended.out)
+    report = ended.json
     model = load_checkpoint(trained_here).model()
     tokenizer = CharTokenizer.from_text(text.read_text())
     tokens = torch.tensor(tokenizer.encode(text.read_text()))
     windows = tokens[: len(tokens) // 7 * 7].view(-1, 7)
-    assert (told["windows"], told["seq_len"]) == (len(windows), 7)
-    assert (told["checkpoint"], told["text"]) == ("runs/play", str(text))
+    assert (report["windows"], report["seq_len"]) == (len(windows), 7)
+    assert (report["checkpoint"], report["text"]) == ("runs/play", str(text))
     targets = {
         "previous": previous_token_target(windows),
         "first": first_token_target(windows),
@@ -66,29 +66,29 @@ def test_heads_are_scored_on_the_text_of_the_run(trained_here, text, command):
     # Half a context of seven, twice.
     drawn = repeated_tokens(tokenizer.vocab_size, 3, num_sequences=16)
     targets["induction"] = induction_target(drawn)
-    assert told["scores"].keys() == told["even"].keys() == targets.keys()
+    assert report["scores"].keys() == report["even"].keys() == targets.keys()
     for kind, target in targets.items():
         read = drawn if kind == "induction" else windows
         scores = head_scores(record_heads(model, read).weights, target)
-        assert told["scores"][kind] == near(scores), kind
-        assert told["even"][kind] == pytest.approx(uniform_score(target))
+        assert report["scores"][kind] == near(scores), kind
+        assert report["even"][kind] == pytest.approx(uniform_score(target))
 
 
 def test_of_the_grammar_subjects_and_names_are_known(grammar, command):
     words = ["heads", str(grammar), "--num-tokens", "4000", "--json"]
-    told = json.loads(command(*words).out)
+    report = command(*words).json
     stories = write_stories(4000, seed=1000)
-    found = load_checkpoint(grammar)
-    tokenizer = CharTokenizer(found.settings["tokenizer"]["alphabet"])
+    checkpoint = load_checkpoint(grammar)
+    tokenizer = CharTokenizer(checkpoint.settings["tokenizer"]["alphabet"])
     tokens = torch.tensor(tokenizer.encode(stories.text))[:4000]
     windows = tokens[: 62 * 64].view(62, 64)
     starts = [64 * row for row in range(62)]
-    weights = record_heads(found.model(), windows).weights
+    weights = record_heads(checkpoint.model(), windows).weights
     for kind, target in {
         "subject": subject_target([*agreements(stories)], starts, 64),
         "name": name_target(stories, starts, 64, letter=2),
     }.items():
-        assert told["scores"][kind] == near(head_scores(weights, target)), kind
+        assert report["scores"][kind] == near(head_scores(weights, target)), kind
 
 
 def test_of_the_stories_words_are_the_tokens(tiny, command):
@@ -98,84 +98,108 @@ def test_of_the_stories_words_are_the_tokens(tiny, command):
     # Both are per token.
     assert end["bound"] == pytest.approx(story_entropy(FEW_NAMES, per="word"), rel=0.02)
     assert end["bound"] < end["loss"]
-    found = load_checkpoint(Path("runs/stories"))
-    assert found.settings["tokenizer"]["kind"] == "words"
-    tokenizer = tokenizer_from_dict(found.settings["tokenizer"])
-    told = json.loads(command("heads", "--num-tokens", "900", "--json").out)
+    checkpoint = load_checkpoint(Path("runs/stories"))
+    assert checkpoint.settings["tokenizer"]["kind"] == "words"
+    tokenizer = tokenizer_from_dict(checkpoint.settings["tokenizer"])
+    report = command("heads", "--num-tokens", "900", "--json").json
     stories = write_stories(5400, seed=1000, names=FEW_NAMES)
     tokens = torch.tensor(tokenizer.encode(stories.text))[:900]
     windows = tokens[: 28 * 32].view(28, 32)
     starts = [32 * row for row in range(28)]
-    weights = record_heads(found.model(), windows).weights
+    weights = record_heads(checkpoint.model(), windows).weights
     for kind, target in {
         "subject": word_subject_target([*word_agreements(stories)], starts, 32),
         "name": word_name_target(stories, starts, 32),
     }.items():
-        assert told["scores"][kind] == near(head_scores(weights, target)), kind
+        assert report["scores"][kind] == near(head_scores(weights, target)), kind
+
+
+def maps() -> dict[str, Any]:
+    return json.loads(Path("maps.json").read_text("utf-8"))
 
 
 def test_a_file_of_maps_has_a_byte_for_each_weight(trained, text, command):
     words = ["heads", str(trained), str(text), "--out", "maps.json"]
     ended = command(*words, "--show", "5")
     assert ended.out.splitlines()[-1].startswith("maps.json: ")
-    told = json.loads(Path("maps.json").read_text("utf-8"))
+    report, shown = maps(), text.read_text()[:5]
+    assert report["tokens"] == [*shown]
+    tokens = CharTokenizer.from_text(text.read_text()).encode(shown)
     model = load_checkpoint(trained).model()
-    alphabet = CharTokenizer.from_text(text.read_text())
-    assert told["tokens"] == [*text.read_text()[:5]]
-    weights = record_heads(model, torch.tensor([alphabet.encode(text.read_text()[:5])]))
-    for layer, maps in enumerate(told["maps"]):
-        for head, packed in enumerate(maps):
-            found = [*b64decode(packed)]
-            wanted = weights.weights[layer][0, head][torch.ones(5, 5).tril() > 0]
-            assert found == pytest.approx([255 * w for w in wanted.tolist()], abs=0.51)
-    scores = json.loads(command(*words, "--json").out)["scores"]
-    for kind, layers in scores.items():
-        assert told["scores"][kind] == [pytest.approx(x, abs=1e-4) for x in layers]
+    layers = record_heads(model, torch.tensor([tokens])).weights
+    for packed, weights in zip(report["maps"], layers, strict=True):
+        for head, values in zip(packed, weights[0], strict=True):
+            wanted = 255 * values[torch.ones(5, 5).tril() > 0]
+            assert [*b64decode(head)] == pytest.approx(wanted.tolist(), abs=0.51)
+    for kind, scores in command(*words, "--json").json["scores"].items():
+        assert report["scores"][kind] == [pytest.approx(x, abs=1e-4) for x in scores]
     # Keys and values of two layers, twelve numbers of four bytes each.
-    assert (told["cache_bytes_per_token"], told["dtype"]) == (2 * 2 * 12 * 4, "float32")
-    assert (told["model"], told["text"]) == ("runs/play", str(text))
+    assert (report["cache_bytes_per_token"], report["dtype"]) == (
+        2 * 2 * 12 * 4,
+        "float32",
+    )
+    assert (report["model"], report["text"]) == ("runs/play", str(text))
     # A window at most.
-    assert len(json.loads(Path("maps.json").read_text("utf-8"))["tokens"]) == 7
-
-
-def test_a_file_of_maps_is_written_whole_or_not_at_all(trained, text, refused):
-    Path("maps.json").mkdir()
-    refused("heads", str(trained), str(text), "--out", "maps.json")
-    assert [*Path("maps.json").iterdir()] == [*Path().glob(".maps*")] == []
+    assert len(maps()["tokens"]) == 7
 
 
 def test_tokens_before_a_text_are_in_its_maps(trained, text, command, monkeypatch):
     monkeypatch.setattr(CharTokenizer, "opening", (0,), raising=False)
     command("heads", str(trained), str(text), "--out", "maps.json", "--show", "3")
-    told = json.loads(Path("maps.json").read_text("utf-8"))
-    assert told["tokens"] == ["\n", *text.read_text()[:2]]
+    assert maps()["tokens"] == ["\n", *text.read_text()[:2]]
+
+
+def test_a_kind_without_a_target_is_left_out(trained, command):
+    Path("word.txt").write_text("question" * 9)
+    report = command("heads", "runs/play", "word.txt", "--json").json
+    assert list(report["scores"]) == ["previous", "first", "induction"]
+
+
+def test_what_does_not_fit_is_refused(trained, text, command, refused):
+    for words, message in (
+        ("--seq-len 1", "seq_len=1 must lie between 2 and the model's max_seq_len=7"),
+        ("--num-tokens 0", "num_tokens=0 must be at least 1"),
+        ("--show 0", "show=0 must be at least 1"),
+        ("--show 257", "show=257 must be at most 256"),
+        ("--out gone/maps.json", "there is no folder 'gone'"),
+        ("--num-tokens 6", "6 tokens do not fill a window of seq_len=7"),
+    ):
+        line = refused("heads", str(trained), str(text), *words.split())
+        assert line.startswith(message)
+    # A model of others has no text.
+    checkpoint = load_checkpoint(trained)
+    card = {"tokenizer": checkpoint.settings["tokenizer"]}
+    ship_model("given", checkpoint.model(), card)
+    assert refused("heads", "given") == "given has no text of its own: pass a text"
+    assert command("heads", "given", str(text)).status == 0
+    # A file of maps is written whole or not at all.
+    Path("maps.json").mkdir()
+    refused("heads", str(trained), str(text), "--out", "maps.json")
+    assert [*Path("maps.json").iterdir()] == [*Path().glob(".maps*")] == []
 
 
 def test_few_windows_at_a_time_give_the_same(trained, text, command, monkeypatch):
     words = ["heads", str(trained), str(text), "--json"]
-    whole = json.loads(command(*words).out)["scores"]
+    whole = command(*words).json["scores"]
     monkeypatch.setattr(module, "_WEIGHTS", 1)
-    pieces = json.loads(command(*words).out)["scores"]
-    for kind, scores in whole.items():
-        assert pieces[kind] == near(torch.tensor(scores)), kind
+    for kind, scores in command(*words).json["scores"].items():
+        assert scores == near(torch.tensor(whole[kind])), kind
 
 
 def test_layers_may_differ_in_their_heads(trained, text, command):
-    found = load_checkpoint(trained)
-    small = prune_heads(found.model(), [(1, 0)])
+    checkpoint = load_checkpoint(trained)
+    small, settings = prune_heads(checkpoint.model(), [(1, 0)]), checkpoint.settings
     state = small.state_dict()
-    save_checkpoint(
-        "small", config=small.config, weights=state, settings=found.settings
-    )
-    told = json.loads(command("heads", "small", str(text), "--json").out)
-    assert [len(of_layer) for of_layer in told["scores"]["previous"]] == [3, 2]
+    save_checkpoint("small", config=small.config, weights=state, settings=settings)
+    report = command("heads", "small", str(text), "--json").json
+    assert [len(of_layer) for of_layer in report["scores"]["previous"]] == [3, 2]
     rows = command("heads", "small", str(text)).out.splitlines()
     assert [row.split()[0] for row in rows[2:7]] == ["0.0", "0.1", "0.2", "1.0", "1.1"]
 
 
 def test_people_read_a_row_for_each_head(trained, text, command):
     words = ["heads", str(trained), str(text)]
-    told = json.loads(command(*words, "--json").out)
+    told = command(*words, "--json").json
     lines = command(*words).out.splitlines()
     assert lines[0] == f"runs/play: {told['windows']} windows of 7 tokens of {text}"
     assert lines[1].split() == ["head", *told["scores"]]
@@ -188,30 +212,3 @@ def test_people_read_a_row_for_each_head(trained, text, command):
         assert rows[6][column + 1] == f"{told['even'][kind]:.2f}"
     assert rows[6][:2] == ["even", "head"]
     assert lines[-1].startswith("* the best score in a column;")
-
-
-def test_a_kind_without_a_target_is_left_out(trained, command):
-    Path("word.txt").write_text("question" * 9)
-    told = json.loads(command("heads", "runs/play", "word.txt", "--json").out)
-    assert list(told["scores"]) == ["previous", "first", "induction"]
-
-
-def test_a_model_of_others_has_no_text(trained, text, command, refused):
-    found = load_checkpoint(trained)
-    card = {"tokenizer": found.settings["tokenizer"]}
-    ship_model("given", found.model(), card)
-    assert refused("heads", "given") == "given has no text of its own: pass a text"
-    assert command("heads", "given", str(text)).status == 0
-
-
-def test_what_does_not_fit_is_refused(trained, text, refused):
-    for words, message in (
-        ("--seq-len 1", "seq_len=1 must lie between 2 and the model's max_seq_len=7"),
-        ("--num-tokens 0", "num_tokens=0 must be at least 1"),
-        ("--show 0", "show=0 must be at least 1"),
-        ("--show 257", "show=257 must be at most 256"),
-        ("--out gone/maps.json", "there is no folder 'gone'"),
-        ("--num-tokens 6", "6 tokens do not fill a window of seq_len=7"),
-    ):
-        told = refused("heads", str(trained), str(text), *words.split())
-        assert told.startswith(message)

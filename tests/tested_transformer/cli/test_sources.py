@@ -16,30 +16,34 @@ from tested_transformer.checkpoints import (
     ship_model,
     to_gpt2,
 )
-from tested_transformer.cli.sources import find_checkpoint, load_source, load_text
+from tested_transformer.cli.sources import (
+    Source,
+    find_checkpoint,
+    load_source,
+    load_text,
+)
 from tested_transformer.data import bpe_tokenizer
 from tested_transformer.gpt import GPT, GPTConfig
 
 CPU = torch.device("cpu")
 
 
+TOKENIZER = bpe_tokenizer("to be, or not to be " * 5, 260)
+
+
 def put_gpt2(folder: Path) -> GPT:
     """Make a tiny GPT-2, as it is published."""
-    tokenizer = bpe_tokenizer("to be, or not to be " * 5, 260)
-    model = GPT(
-        GPTConfig(
-            vocab_size=tokenizer.vocab_size,
-            max_seq_len=7,
-            d_model=12,
-            num_heads=3,
-            num_layers=2,
-            activation="gelu_tanh",
-        )
-    )
+    sizes = {"max_seq_len": 7, "d_model": 12, "num_heads": 3, "num_layers": 2}
+    model = GPT(GPTConfig(vocab_size=260, activation="gelu_tanh", **sizes))
     put(folder, *to_gpt2(model))
-    definition = tokenizer.to_dict()["tokenizer"]
+    definition = TOKENIZER.to_dict()["tokenizer"]
     (folder / "tokenizer.json").write_text(json.dumps(definition))
     return model
+
+
+def check_reads(source: Source, text: str = "to be") -> None:
+    assert source.tokenizer.decode(source.tokenizer.encode(text)) == text
+    assert not source.model.training
 
 
 def test_the_latest_run_is_the_default(text, tiny, command):
@@ -58,24 +62,23 @@ def test_the_latest_run_is_the_default(text, tiny, command):
 
 def test_a_run_has_its_tokenizer(trained):
     source = load_source("runs/play", CPU)
-    assert source.tokenizer.decode(source.tokenizer.encode("to be")) == "to be"
-    assert (Path(source.name), source.model.training) == (Path("runs/play"), False)
+    check_reads(source)
+    assert Path(source.name) == Path("runs/play")
     assert source.about == load_checkpoint("runs/play").settings
 
 
 def test_a_model_with_a_card_is_read():
-    tokenizer = bpe_tokenizer("to be, or not to be " * 5, 260)
     config = GPTConfig(vocab_size=260, d_model=12, num_heads=3, num_layers=1)
-    card = {"tokenizer": tokenizer.to_dict(), "text": {"name": "play"}}
+    card = {"tokenizer": TOKENIZER.to_dict(), "text": {"name": "play"}}
     ship_model("tiny", GPT(config), card)
     source = load_source("tiny", CPU)
-    assert source.tokenizer.decode(source.tokenizer.encode("to be")) == "to be"
-    assert (source.name, source.model.training) == ("tiny", False)
-    assert source.about["text"] == {"name": "play"}
+    check_reads(source)
+    assert (source.name, source.about["text"]) == ("tiny", {"name": "play"})
     ship_model("tiny", GPT(config))
-    with pytest.raises(CheckpointError) as error:
+    with pytest.raises(
+        CheckpointError, match=r"^tiny does not say what its tokens are"
+    ):
         load_source("tiny", CPU)
-    assert str(error.value).startswith("tiny does not say what its tokens are: put")
 
 
 @pytest.mark.parametrize(
@@ -112,12 +115,6 @@ def test_a_model_in_the_cache_needs_no_network_for_what_it_may_lack(monkeypatch)
     assert load_source("gpt2", CPU).end_tokens == [5]
 
 
-def test_a_folder_that_is_not_there_is_not_looked_for_on_the_hub():
-    with pytest.raises(CheckpointError) as error:
-        load_source("runs/plya", CPU)
-    assert str(error.value).startswith("there is no folder 'runs/plya'; a model on t")
-
-
 def test_a_text_that_is_not_known_is_named():
     for about in ({}, {"text": None}, {"text": {}}, {"text": "play.txt"}):
         with pytest.raises(ValueError, match=r"^alone has no text of its own: pass a"):
@@ -127,35 +124,30 @@ def test_a_text_that_is_not_known_is_named():
 def test_gpt2_is_read_as_it_is_published_by_every_command(text, command):
     model = put_gpt2(Path("tiny"))
     source = load_source("tiny", CPU)
-    assert source.tokenizer.decode(source.tokenizer.encode("to be")) == "to be"
-    assert (source.name, source.model.training) == ("tiny", False)
-    for name, weight in model.state_dict().items():
-        assert torch.equal(source.model.state_dict()[name], weight)
-    for words in (["generate", "tiny"], ["evaluate", "tiny"], ["heads", "tiny"]):
-        more = ["--max-new-tokens", "3"] if words[0] == "generate" else [str(text)]
-        assert command(*words, *more).status == 0
-
-
-def test_the_tokenizer_of_the_folder_serves_any_model():
-    put_gpt2(Path("tiny"))
-    model = GPT(GPTConfig(vocab_size=260, d_model=12, num_heads=3, num_layers=1))
-    for file in ("config.json", "model.safetensors"):
-        Path("tiny", file).unlink()
+    check_reads(source)
+    assert source.name == "tiny"
+    state = source.model.state_dict()
+    torch.testing.assert_close(state, model.state_dict(), rtol=0, atol=0)
+    for name in ("generate", "evaluate", "heads"):
+        more = ["--max-new-tokens", "3"] if name == "generate" else [str(text)]
+        assert command(name, "tiny", *more).status == 0
+    # The tokenizer of the folder serves any model.
+    Path("tiny/config.json").unlink()
+    Path("tiny/model.safetensors").unlink()
     save_checkpoint("tiny", config=model.config, weights=model.state_dict())
-    tokenizer = load_source("tiny", CPU).tokenizer
-    assert tokenizer.decode(tokenizer.encode("to be")) == "to be"
+    check_reads(load_source("tiny", CPU))
 
 
 def test_a_tokenizer_that_does_not_fit_is_refused():
     put_gpt2(Path("tiny"))
-    tokenizer = bpe_tokenizer("to be, or not to be " * 5, 263)
-    definition = tokenizer.to_dict()["tokenizer"]
-    Path("tiny/tokenizer.json").write_text(json.dumps(definition))
-    with pytest.raises(CheckpointError, match=r"^tiny has a tokenizer of 263 tokens"):
-        load_source("tiny", CPU)
-    Path("tiny/tokenizer.json").write_text("[]")
-    with pytest.raises(CheckpointError, match=r"tokenizer\.json: definition is not"):
-        load_source("tiny", CPU)
+    larger = bpe_tokenizer("to be, or not to be " * 5, 263).to_dict()["tokenizer"]
+    for content, message in (
+        (json.dumps(larger), "tiny has a tokenizer of 263 tokens"),
+        ("[]", r".*tokenizer\.json: definition is not"),
+    ):
+        Path("tiny/tokenizer.json").write_text(content)
+        with pytest.raises(CheckpointError, match=f"^{message}"):
+            load_source("tiny", CPU)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="paths are written in another way there")
@@ -165,6 +157,7 @@ def test_what_is_no_model_says_what_to_type(trained):
     file = "runs/play/checkpoint.json"
     for name, message in {
         "play": "there is no folder 'play'; type runs/play",
+        "runs/plya": "there is no folder 'runs/plya'; a model on the hub is",
         "some/model": "there is no folder 'some/model'; a model on the hub is hub:OWN",
         "To be": "there is no folder 'To be'",
         "": "there is no folder ''",

@@ -8,23 +8,21 @@ from torch import Tensor
 from tested_transformer.data.batches import _order, batch_at, num_windows, split
 
 
-def epoch(
-    tokens: Tensor, number: int, *, batch_size: int, seq_len: int, seed: int = 0
-) -> Tensor:
-    """Return all inputs of an epoch, batch by batch, and check their targets."""
-    count = num_windows(len(tokens), seq_len)
-    assert count % batch_size == 0
-    steps = count // batch_size
-    inputs: list[Tensor] = []
-    for step in range(number * steps, (number + 1) * steps):
-        batch = batch_at(
-            tokens, step=step, batch_size=batch_size, seq_len=seq_len, seed=seed
-        )
-        assert batch[0].shape == batch[1].shape == (batch_size, seq_len)
-        # The tokens are their own places.
-        assert torch.equal(batch[1], batch[0] + 1)
-        inputs.append(batch[0])
-    return torch.cat(inputs)
+def inputs_at(step: int, *, num_tokens: int, **settings: int) -> Tensor:
+    """Return the inputs of a batch of tokens that are their own places."""
+    sizes = {"batch_size": 1, "seq_len": 5} | settings
+    inputs, targets = batch_at(torch.arange(num_tokens), step=step, **sizes)
+    rows = sizes["batch_size"] // sizes.get("world_size", 1)
+    assert inputs.shape == targets.shape == (rows, sizes["seq_len"])
+    assert torch.equal(targets, inputs + 1)
+    return inputs
+
+
+def epoch(number: int, *, num_tokens: int, seq_len: int, **settings: int) -> Tensor:
+    """Return all inputs of an epoch."""
+    count = num_windows(num_tokens, seq_len)
+    sizes = {"num_tokens": num_tokens, "seq_len": seq_len, "batch_size": count}
+    return inputs_at(number, **sizes, **settings)
 
 
 def test_split_keeps_the_order_and_the_memory():
@@ -54,9 +52,7 @@ def test_a_split_with_an_empty_part_is_refused():
 )
 def test_windows_of_an_epoch_lie_side_by_side(num_tokens, seq_len, seed):
     seq_len = min(seq_len, num_tokens - 1)
-    inputs = epoch(
-        torch.arange(num_tokens), 3, batch_size=1, seq_len=seq_len, seed=seed
-    )
+    inputs = epoch(3, num_tokens=num_tokens, seq_len=seq_len, seed=seed)
     seen = inputs.flatten().sort().values
     first, last = int(seen[0]), int(seen[-1])
     assert seen.tolist() == list(range(first, last + 1))
@@ -72,52 +68,38 @@ def test_an_epoch_has_one_window_less_than_fits_and_at_least_one():
 
 
 def test_the_next_epoch_cuts_elsewhere_and_shuffles_anew():
-    tokens = torch.arange(1_000)
     first, second = (
-        epoch(tokens, number, batch_size=3, seq_len=7)[:, 0] for number in (0, 1)
+        epoch(number, num_tokens=1_000, seq_len=7)[:, 0] for number in (0, 1)
     )
     assert len(first) == len(second) == 141
-    assert set((first % 7).tolist()) != set((second % 7).tolist())
     assert not torch.equal(first.argsort(), second.argsort())
     for starts in (first, second):
         assert len(set((starts % 7).tolist())) == 1
         # In random order, one window in two starts before the one that went before.
-        down = int((starts.diff() < 0).sum())
-        assert 50 < down < 90
+        assert 50 < int((starts.diff() < 0).sum()) < 90
+    assert first[0] % 7 != second[0] % 7
 
 
 def test_every_shift_comes_as_often_as_every_other():
-    tokens = torch.arange(33)
-    counts = torch.zeros(5)
-    epochs = 400
-    for number in range(epochs):
-        # 5 windows of 5 and shifts of 0 to 4.
-        inputs, _ = batch_at(tokens, step=number, batch_size=5, seq_len=5, seed=1)
-        assert len(inputs[:, 0].unique()) == 5
-        counts[int(inputs[0, 0]) % 5] += 1
-    assert counts.sum() == epochs
-    assert (counts / epochs - 1 / 5).abs().max() < 4 * math.sqrt(0.16 / epochs)
+    # 33 tokens have 5 windows of 5, and shifts of 0 to 4.
+    epochs = [epoch(n, num_tokens=33, seq_len=5, seed=1)[:, 0] for n in range(400)]
+    assert all(len(starts.unique()) == 5 for starts in epochs)
+    shares = torch.tensor([int(starts[0]) % 5 for starts in epochs]).bincount() / 400
+    assert (shares - 1 / 5).abs().max() < 4 * math.sqrt(0.16 / 400)
 
 
 def test_a_batch_goes_on_into_the_next_epoch():
-    tokens = torch.arange(33)
     # 5 windows an epoch, 3 a batch: the second batch has 2 of one and 1 of the next.
-    ones = [batch_at(tokens, step=n, batch_size=1, seq_len=5)[0] for n in range(9)]
-    for step in range(3):
-        inputs, _ = batch_at(tokens, step=step, batch_size=3, seq_len=5)
-        assert torch.equal(inputs, torch.cat(ones[3 * step : 3 * step + 3]))
     # One batch may also be longer than epochs.
-    inputs, _ = batch_at(tokens, step=0, batch_size=9, seq_len=5)
-    assert torch.equal(inputs, torch.cat(ones))
+    whole = torch.cat([inputs_at(n, num_tokens=33) for n in range(9)])
+    for size in (3, 9):
+        for step, rows in enumerate(whole.split(size)):
+            assert torch.equal(inputs_at(step, num_tokens=33, batch_size=size), rows)
 
 
 def test_a_batch_depends_on_its_arguments_alone():
-    tokens = torch.arange(500)
-
     def at(step, seed=2):
-        return batch_at(tokens, step=step, batch_size=4, seq_len=9, seed=seed)[
-            0
-        ].tolist()
+        return inputs_at(step, num_tokens=500, batch_size=4, seed=seed).tolist()
 
     forward = [at(step) for step in range(40)]
     _order.cache_clear()
@@ -136,22 +118,16 @@ def test_a_batch_depends_on_its_arguments_alone():
     seed=st.integers(0, 9),
 )
 def test_the_processes_share_the_batch_that_one_would_see(step, rows, world_size, seed):
-    tokens = torch.arange(200).to(torch.uint8)
-    batch_size = rows * world_size
-    settings = {"step": step, "batch_size": batch_size, "seq_len": 7, "seed": seed}
-    whole = batch_at(tokens, **settings)
+    sizes = {"num_tokens": 200, "batch_size": rows * world_size, "seed": seed}
     parts = [
-        batch_at(tokens, **settings, rank=rank, world_size=world_size)
+        inputs_at(step, rank=rank, world_size=world_size, **sizes)
         for rank in range(world_size)
     ]
-    assert all(len(inputs) == rows for inputs, _ in parts)
-    for which in (0, 1):
-        assert torch.equal(torch.cat([part[which] for part in parts]), whole[which])
+    assert torch.equal(torch.cat(parts), inputs_at(step, **sizes))
 
 
 def test_tokens_of_any_whole_number_type():
-    dtypes = (torch.uint8, torch.uint16, torch.int16, torch.int32, torch.int64)
-    for dtype in dtypes:
+    for dtype in (torch.uint8, torch.uint16, torch.int16, torch.int32, torch.int64):
         tokens = (torch.arange(60) * 3).to(dtype)
         inputs, targets = batch_at(tokens, step=1, batch_size=2, seq_len=11)
         assert inputs.dtype == targets.dtype == torch.int64, dtype

@@ -8,6 +8,7 @@ import urllib.request
 from http.client import IncompleteRead
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from urllib.error import URLError
 
 import pytest
@@ -20,27 +21,21 @@ from tested_transformer.data.tokens import load_tokens
 PLAY = "First Citizen:\nBefore we proceed, hear me speak — né?\n".encode()
 
 
-class Server:
-    """Answers for the whole network, with one text, and remembers who asked."""
-
-    def __init__(self) -> None:
-        self.data = PLAY
-        self.asked: list[str] = []
-
-    def open(self, address: str, timeout: float) -> io.BytesIO:
-        assert timeout > 0
-        self.asked.append(address)
-        return io.BytesIO(self.data)
-
-
 @pytest.fixture
 def server(monkeypatch):
-    server = Server()
-    monkeypatch.setattr(urllib.request, "urlopen", server.open)
+    """Answer for the network with one text; return it, and the addresses asked for."""
+    served = SimpleNamespace(data=PLAY, addresses=[])
+
+    def urlopen(address, timeout):
+        assert timeout > 0
+        served.addresses.append(address)
+        return io.BytesIO(served.data)
+
+    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
     digest = hashlib.sha256(PLAY).hexdigest()
     wanted = ("https://example.org/play.txt", digest, "play.txt")
     monkeypatch.setitem(corpora._DOWNLOADS, "shakespeare", wanted)
-    return server
+    return served
 
 
 def test_stories_are_written_on_the_spot_and_know_their_entropy():
@@ -54,29 +49,25 @@ def test_stories_are_written_on_the_spot_and_know_their_entropy():
 
 
 def test_grammar_has_a_million_characters_by_default(monkeypatch):
-    asked: list[int] = []
+    sizes: list[int] = []
 
     def write(num_characters, *, seed):
-        asked.append(num_characters)
+        sizes.append(num_characters)
         return write_stories(1, seed=seed)
 
     monkeypatch.setattr(corpora, "write_stories", write)
     load_corpus("grammar")
-    assert asked == [1_000_000]
+    assert sizes == [1_000_000]
 
 
 def test_stdlib_is_the_source_text_of_this_python():
     corpus = load_corpus("stdlib")
     folder = Path(sysconfig.get_paths()["stdlib"])
-    assert corpus.origin == str(folder)
+    assert (corpus.origin, corpus.entropy) == (str(folder), None)
     assert corpus.text.isascii()
     assert len(corpus.text) > 2_000_000
-    assert corpus.entropy is None
-    modules = ["ast", "bisect", "textwrap", "typing", "zipapp"]
-    places = [
-        corpus.text.index((folder / f"{module}.py").read_text("utf-8"))
-        for module in modules
-    ]
+    files = [folder / f"{module}.py" for module in ("ast", "bisect", "zipapp")]
+    places = [corpus.text.index(file.read_text("utf-8")) for file in files]
     assert places == sorted(places)
     assert load_corpus("stdlib", num_characters=300).text == corpus.text[:300]
 
@@ -84,7 +75,7 @@ def test_stdlib_is_the_source_text_of_this_python():
 def test_stdlib_leaves_out_what_is_not_ascii_or_not_of_python_itself(
     tmp_path, monkeypatch
 ):
-    written = {
+    for name, data in {
         "b.py": b"b = 1\r\n",
         "a.py": b"a = 1\n",
         "latin.py": b"# caf\xe9\n",
@@ -92,8 +83,7 @@ def test_stdlib_leaves_out_what_is_not_ascii_or_not_of_python_itself(
         "_sysconfigdata__linux.py": b"built = 'here'\n",
         "sitecustomize.py": b"mine = True\n",
         "notes.txt": b"no\n",
-    }
-    for name, data in written.items():
+    }.items():
         (tmp_path / name).write_bytes(data)
     monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
     assert load_corpus("stdlib").text == "a = 1\n\nb = 1\n"
@@ -109,41 +99,35 @@ def test_any_text_file_by_its_path(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     for path in ("./names", Path("names"), tmp_path / "names", "~/names"):
         corpus = load_corpus(path)
-        assert corpus.text == "ema\nzoë\nida\n"
+        assert (corpus.text, corpus.entropy) == ("ema\nzoë\nida\n", None)
         assert corpus.name == str(path)
-        assert corpus.entropy is None
+    assert corpus.origin == str(tmp_path / "names")
     assert load_corpus("./names", num_characters=5).text == "ema\nz"
-    assert load_corpus("~/names").origin == str(tmp_path / "names")
 
 
-def test_a_text_is_fetched_once_and_kept(tmp_path, server):
+def test_a_text_is_fetched_once_and_kept(tmp_path, server, monkeypatch):
     folder = tmp_path / "not" / "there yet"
     first = load_corpus("shakespeare", cache_folder=folder)
     assert first.text.encode() == PLAY
-    assert first.name == "shakespeare"
-    assert first.origin == str(folder / "play.txt")
+    assert (first.name, first.origin) == ("shakespeare", str(folder / "play.txt"))
     assert [path.name for path in folder.iterdir()] == ["play.txt"]
     assert load_corpus("shakespeare", cache_folder=folder) == first
-    assert server.asked == ["https://example.org/play.txt"]
-
-
-def test_texts_are_kept_in_the_cache_of_the_user(tmp_path, server, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert server.addresses == ["https://example.org/play.txt"]
+    # By default in the cache of the user.
     monkeypatch.setenv("HOME", str(tmp_path))
-    load_corpus("shakespeare")
-    assert (tmp_path / "xdg" / "tested-transformer" / "play.txt").exists()
-    monkeypatch.setenv("XDG_CACHE_HOME", "")
-    load_corpus("shakespeare")
-    assert (tmp_path / ".cache" / "tested-transformer" / "play.txt").exists()
+    for variable, place in ((str(tmp_path / "xdg"), "xdg"), ("", ".cache")):
+        monkeypatch.setenv("XDG_CACHE_HOME", variable)
+        load_corpus("shakespeare")
+        assert (tmp_path / place / "tested-transformer" / "play.txt").exists()
 
 
 def test_another_text_than_the_expected_one_is_refused(tmp_path, server):
     server.data = PLAY[:-1]
-    shown = [hashlib.sha256(data).hexdigest()[:12] for data in (PLAY[:-1], PLAY)]
+    sent, wanted = (hashlib.sha256(x).hexdigest()[:12] for x in (PLAY[:-1], PLAY))
     with pytest.raises(
         ValueError,
-        match=rf"^https://example\.org/play\.txt is not the expected text: its "
-        rf"sha256 is {shown[0]}\.\.\.; it must be {shown[1]}\.\.\.; nothing was kept$",
+        match=rf"^https://example\.org/play\.txt is not the expected text: its sha256 "
+        rf"is {sent}\.\.\.; it must be {wanted}\.\.\.; nothing was kept$",
     ):
         load_corpus("shakespeare", cache_folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -197,24 +181,17 @@ def test_what_is_no_text_is_named(tmp_path):
 # Files of other kinds.
 
 
-@pytest.fixture
-def pipe(tmp_path):
-    """Return a pipe that a text is written to once."""
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    writer = Thread(target=path.write_text, args=("caf\u00e9 au lait " * 9,))
-    writer.start()
-    yield path
-    writer.join()
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no pipes in folders")
 @pytest.mark.parametrize("limit", [None, 4])
-def test_a_pipe_is_read_once(pipe, limit):
-    found = load_tokens(pipe, tokenizer="characters", num_characters=limit)
-    text = found.tokenizer.decode(found.tokens.tolist())
-    assert text == ("caf\u00e9 au lait " * 9)[:limit]
-    assert (found.name, found.origin) == (str(pipe), str(pipe))
+def test_a_pipe_is_read_once(limit, tmp_path):
+    path, text = tmp_path / "pipe", "caf\u00e9 au lait " * 9
+    os.mkfifo(path)
+    writer = Thread(target=path.write_text, args=(text,))
+    writer.start()
+    tokens = load_tokens(path, tokenizer="characters", num_characters=limit)
+    writer.join()
+    assert tokens.tokenizer.decode(tokens.tokens.tolist()) == text[:limit]
+    assert (tokens.name, tokens.origin) == (str(path), str(path))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no such devices")

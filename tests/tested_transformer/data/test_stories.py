@@ -1,12 +1,13 @@
 import hashlib
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
 
 import pytest
 import torch
+from torch import Tensor
 
 from tested_transformer.data.stories import (
     FEW_NAMES,
@@ -34,26 +35,25 @@ def lines(told: Stories) -> Iterator[list[Word]]:
 
 
 def test_the_beginning_is_the_same_everywhere():
-    told = write_stories(3_000)
-    assert told.text.startswith(
+    tales = write_stories(3_000)
+    assert tales.text.startswith(
         "Rika is a small wolf. Pipa is a proud mouse. This small goose that the "
         "wolves that the proud fox knows fear loves the horses that love the birds. "
     )
-    digest = hashlib.sha256(told.text[:3_000].encode()).hexdigest()
+    digest = hashlib.sha256(tales.text[:3_000].encode()).hexdigest()
     assert digest.startswith("2e30e018dd03a17e")
 
 
 def test_words_lie_where_they_say():
-    told = stories()
-    found = [(m[0], m.start()) for m in re.finditer(r"\w+|[.,]", told.text)]
-    assert found == [(word.text, word.start) for word in told.words]
-    assert all(told.text[word.start : word.end] == word.text for word in told.words)
+    tales = stories()
+    words = [(m[0], m.start()) for m in re.finditer(r"\w+|[.,]", tales.text)]
+    assert words == [(word.text, word.start) for word in tales.words]
+    assert all(word.end == word.start + len(word.text) for word in tales.words)
 
 
 def test_a_name_refers_to_the_same_name_before_it_in_its_story():
-    told = stories()
     index = 0
-    for line in lines(told):
+    for line in lines(stories()):
         seen: dict[str, int] = {}
         for word in line:
             if word.kind == "name":
@@ -62,11 +62,12 @@ def test_a_name_refers_to_the_same_name_before_it_in_its_story():
             assert word.refers_to is None or word.kind in ("pronoun", "name")
             index += 1
         assert len(seen) == 2
-    assert index == len(told.words)
+    assert index == len(stories().words)
 
 
 def test_every_verb_and_pronoun_agrees():
-    words, kinds = stories().words, Counter(word.kind for word in stories().words)
+    words = stories().words
+    kinds = Counter(word.kind for word in words)
     assert kinds["verb"] > 2_000
     assert kinds["pronoun"] > 100
 
@@ -84,46 +85,48 @@ def test_every_verb_and_pronoun_agrees():
             assert plural(word.refers_to) == (word.text == "they"), word
 
 
-def derivations(words: list[str]) -> tuple[int, float]:
-    """Count how many ways the rules have to a text, and add up their probabilities."""
+def derivations(words: list[str]) -> Tensor:
+    """Return how many ways the rules have to a text, and the sum of their chances."""
+
+    def follow(parts, start, so_far):
+        """Return where some parts may end, each place with its ways and chances."""
+        reached = {start: so_far}
+        for part in parts:
+            further = defaultdict(lambda: torch.zeros(2, dtype=torch.float64))
+            for middle, before in reached.items():
+                for end, both in ends(part, middle).items():
+                    further[end] = further[end] + before * both
+            reached = further
+        return reached
 
     @cache
     def ends(symbol, start):
         if symbol not in STORY_RULES:
-            fits = start < len(words) and words[start] == symbol
-            return {start + 1: (1, 1.0)} if fits else {}
-        found: dict[int, tuple[int, float]] = {}
+            fits = words[start : start + 1] == [symbol]
+            return {start + 1: torch.ones(2, dtype=torch.float64)} if fits else {}
+        places = defaultdict(lambda: torch.zeros(2, dtype=torch.float64))
         rules = STORY_RULES[symbol]
         for parts, weight in Counter(rules).items():
-            reached = {start: (1, weight / len(rules))}
-            for part in parts:
-                further: dict[int, tuple[int, float]] = {}
-                for middle, (ways, chance) in reached.items():
-                    for end, (more, times) in ends(part, middle).items():
-                        old = further.get(end, (0, 0.0))
-                        further[end] = (old[0] + ways * more, old[1] + chance * times)
-                reached = further
-            for end, (ways, chance) in reached.items():
-                old = found.get(end, (0, 0.0))
-                found[end] = (old[0] + ways, old[1] + chance)
-        return found
+            one_way = torch.tensor([1.0, weight / len(rules)], dtype=torch.float64)
+            for end, both in follow(parts, start, one_way).items():
+                places[end] = places[end] + both
+        return places
 
-    return ends("story", 0).get(len(words), (0, 0.0))
+    return ends("story", 0)[len(words)]
 
 
 def test_each_story_has_one_derivation_and_its_probability_is_the_surprisal():
-    total, count = 0.0, 0
-    for line in lines(stories()):
+    total = 0.0
+    for line in [*lines(write_stories(9_000, seed=7))]:
         first, second = dict.fromkeys(word.text for word in line if word.kind == "name")
         placeholders = {first: "$1", second: "$2"}
-        written = [placeholders.get(w.text, w.text.lower()) for w in line]
-        ways, chance = derivations(written)
+        ways, chance = derivations(
+            [placeholders.get(w.text, w.text.lower()) for w in line]
+        ).tolist()
         assert ways == 1
-        total -= math.log(chance)
-        count += 1
-    # 10 * 3 * 10 * 3 names, and one less for the second.
-    total += count * (math.log(900) + math.log(899))
-    assert stories().surprisal == pytest.approx(total, rel=1e-9)
+        # 10 * 3 * 10 * 3 names, and one less for the second.
+        total += math.log(900) + math.log(899) - math.log(chance)
+    assert write_stories(9_000, seed=7).surprisal == pytest.approx(total, rel=1e-9)
 
 
 def test_names_are_no_words_and_each_differs_from_the_other():
@@ -137,12 +140,10 @@ def test_names_are_no_words_and_each_differs_from_the_other():
 
 
 def test_entropy_by_counting_how_often_each_rule_is_used():
-    symbols = list(STORY_RULES)
-    place = {symbol: index for index, symbol in enumerate(symbols)}
+    place = {symbol: index for index, symbol in enumerate(STORY_RULES)}
     # How often a symbol makes each other, the nats of its choice, and its characters.
-    makes = torch.zeros(len(symbols), len(symbols), dtype=torch.float64)
-    nats = torch.zeros(len(symbols), dtype=torch.float64)
-    characters = torch.zeros(len(symbols), dtype=torch.float64)
+    makes = torch.zeros(len(place), len(place), dtype=torch.float64)
+    nats, characters = torch.zeros(2, len(place), dtype=torch.float64)
     for row, rules in enumerate(STORY_RULES.values()):
         for parts, weight in Counter(rules).items():
             chance = weight / len(rules)
@@ -153,29 +154,23 @@ def test_entropy_by_counting_how_often_each_rule_is_used():
                 else:
                     length = {",": 1, ".": 1, "$1": 5, "$2": 5}.get(part, len(part) + 1)
                     characters[row] += chance * length
-    uses = torch.linalg.solve(
-        torch.eye(len(symbols), dtype=torch.float64) - makes.T,
-        torch.nn.functional.one_hot(
-            torch.tensor(place["story"]), len(symbols)
-        ).double(),
-    )
+    uses = (torch.eye(len(place)) - makes).inverse()[place["story"]]
     entropy = float(uses @ nats) + math.log(900) + math.log(899)
     length = float(uses @ characters)
     assert story_entropy() == pytest.approx(entropy / length, rel=1e-12)
-    told = stories()
-    count = told.text.count("\n")
+    count = stories().text.count("\n")
     # Stories differ by some 31 % in length.
-    assert len(told.text) / count == pytest.approx(length, rel=4 * 0.31 / count**0.5)
+    mean = len(stories().text) / count
+    assert mean == pytest.approx(length, rel=4 * 0.31 / count**0.5)
 
 
 def test_entropy_per_word_is_what_a_long_text_holds_for_its_words():
-    told = write_stories(100_000, seed=12, names=FEW_NAMES)
-    words = len(told.words) + told.text.count("\n")
-    for length, per in ((words, "word"), (len(told.text), "character")):
+    tales = write_stories(40_000, seed=12, names=FEW_NAMES)
+    words = len(tales.words) + tales.text.count("\n")
+    for length, per in ((words, "word"), (len(tales.text), "character")):
         bound = story_entropy(FEW_NAMES, per=per)
-        assert told.surprisal == pytest.approx(length * bound, rel=0.012)
-    names = {word.text for word in told.words if word.kind == "name"}
-    assert names == {*FEW_NAMES}
+        assert tales.surprisal == pytest.approx(length * bound, rel=0.012)
+    assert {word.text for word in tales.words if word.kind == "name"} == {*FEW_NAMES}
 
 
 def test_a_longer_text_begins_as_a_shorter_one_and_seeds_differ():

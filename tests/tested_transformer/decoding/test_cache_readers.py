@@ -14,7 +14,7 @@ from tested_transformer.caches import (
     share_in_use,
     stream_logits,
 )
-from tested_transformer.decoding import Sampling, generate, stream
+from tested_transformer.decoding import Sampling, generate
 from tested_transformer.decoding.cache_readers import (
     CACHES,
     PagedReader,
@@ -46,13 +46,12 @@ def make(**changes: Any) -> GPT:
     return model.eval().requires_grad_(False)
 
 
+GREEDY = Sampling(temperature=0.0)
+
+
 def written(model: GPT, cache: str, prompts: list[list[int]], number: int) -> Any:
-    greedy = Sampling(temperature=0.0)
-    steps = stream(
-        reader_with(cache, model), prompts, max_new_tokens=number, sampling=greedy
-    )
-    rows = zip(*steps, strict=True)
-    return [[token for tokens in row for token in tokens] for row in rows]
+    reader = reader_with(cache, model)
+    return generate(reader, prompts, max_new_tokens=number, sampling=GREEDY)
 
 
 @pytest.mark.parametrize("positions", ["rotary", "alibi"])
@@ -61,33 +60,31 @@ def test_a_rolling_cache_writes_on_beyond_the_context(positions):
     prompts = [prompt[:16] for prompt in PROMPTS]  # two of them longer than the cache
     answers = written(model, "rolling", prompts, number)
     for prompt, answer in zip(prompts, answers, strict=True):
-        text = [*prompt, *answer]
+        text = torch.tensor([[*prompt, *answer]])
         cache = rolling_cache(model, sinks=4, window=11 - 4)
-        logits = stream_logits(model, torch.tensor([text]), cache)[0]
-        wanted = logits.argmax(dim=-1).tolist()
+        wanted = stream_logits(model, text, cache)[0].argmax(dim=-1).tolist()
         assert answer == wanted[len(prompt) - 1 : -1]
-    greedy = Sampling(temperature=0.0)
-    usual = generate(model, prompts[:1], max_new_tokens=number, sampling=greedy)[0]
+    usual = generate(model, prompts[:1], max_new_tokens=number, sampling=GREEDY)[0]
     assert answers[0][: 11 - 3] == usual[: 11 - 3]
     assert answers[0] != usual  # which has read the last half of its context anew
 
 
 def test_pages_hold_what_one_piece_does():
     """Beyond the context too, and for unlike lengths side by side."""
-    model, number = make(), 20
-    greedy = Sampling(temperature=0.0)
-    usual = generate(model, PROMPTS, max_new_tokens=number, sampling=greedy)
-    assert written(model, "paged", PROMPTS, number) == usual
-    drawn = {"max_new_tokens": number, "seed": 5}
-    paged = generate(reader_with("paged", model), PROMPTS, **drawn)
-    assert paged == generate(model, PROMPTS, **drawn)
+    model = make()
+    for how in ({"sampling": GREEDY}, {"seed": 5}):
+        usual = generate(model, PROMPTS, max_new_tokens=20, **how)
+        reader = reader_with("paged", model)
+        assert generate(reader, PROMPTS, max_new_tokens=20, **how) == usual
 
 
 def test_pages_of_a_prompt_are_shared_until_a_row_writes_into_them():
-    model, size = make(), 5
+    model, size, lengths = make(), 5, list[int]()
+    model.register_forward_pre_hook(lambda _, inputs: lengths.append(inputs[0].numel()))
     reader = PagedReader(model, page_size=size)
     prompt, other = [n % V for n in range(13)], [1, 2]
     reader.read([prompt, other, prompt, prompt])
+    assert lengths == [13, 2]  # the same prompt is read once
     tables = [cache.table for cache in reader.caches]
     assert tables == [[0, 1, 2], [3], [0, 1, 2], [0, 1, 2]]
     assert share_in_use(reader.caches) == pytest.approx((13 + 2) / (4 * size))
@@ -96,23 +93,9 @@ def test_pages_of_a_prompt_are_shared_until_a_row_writes_into_them():
     assert [table[:2] for table in tables] == [[0, 1], [3], [0, 1], [0, 1]]
     assert len({table[2] for table in tables if len(table) > 2}) == 3
     # Two full pages are shared; each copy of the third holds four tokens.
-    pages = reader.caches[0].pool.num_free
-    assert len(reader.caches[0].pool.users) - pages == 2 + 3 + 1
+    pool = reader.caches[0].pool
+    assert len(pool.users) - pool.num_free == 2 + 3 + 1
     assert share_in_use(reader.caches) == pytest.approx((10 + 3 * 4 + 3) / (6 * size))
-
-
-def test_the_same_prompt_is_read_once(monkeypatch):
-    model, lengths = make(), list[int]()
-    forward = model.forward
-
-    def count(tokens, **how):
-        lengths.append(tokens.numel())
-        return forward(tokens, **how)
-
-    monkeypatch.setattr(model, "forward", count)
-    reader = reader_with("paged", model)
-    reader.read([PROMPTS[0], PROMPTS[1], PROMPTS[0]])
-    assert lengths == [3, 37]
 
 
 def test_a_small_context_has_room_for_the_newest_token():
@@ -123,19 +106,21 @@ def test_a_small_context_has_room_for_the_newest_token():
 
 
 def test_a_cache_of_few_bits_is_the_one_of_its_chapter():
-    model, gaps = make(), list[float]()
-    exact = model(torch.tensor([PROMPTS[1]]))[:, -1]
+    model, prompts = make(), [*PROMPTS[:2], [7, 5, 6]]  # two of one length
     for bits in (8, 4):
-        answers = written(model, f"int{bits}", PROMPTS[:2], 9)
-        for prompt, answer in zip(PROMPTS[:2], answers, strict=True):
+        answers = written(model, f"int{bits}", prompts, 9)
+        for prompt, answer in zip(prompts, answers, strict=True):
             cache, tokens = quantized_cache(model, bits=bits), prompt
             for token in answer:
                 logits = model(torch.tensor([tokens]), cache=cache)[0, -1]
                 assert int(logits.argmax()) == token
                 tokens = [token]
-        rounded = reader_with(f"int{bits}", model).read([PROMPTS[1]])
-        gaps.append(float((rounded - exact).abs().max()))
-    assert 0 < 4 * gaps[0] < gaps[1]
+    exact = model(torch.tensor([PROMPTS[1]]))[:, -1]
+    eight, four = (
+        (reader_with(cache, model).read([PROMPTS[1]]) - exact).abs().max()
+        for cache in ("int8", "int4")
+    )
+    assert 0 < 4 * eight < four
 
 
 @pytest.mark.parametrize(

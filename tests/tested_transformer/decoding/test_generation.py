@@ -67,12 +67,15 @@ def greedy_by_hand(model: GPT, prompt: list[int], number: int) -> list[int]:
 )
 def test_the_likeliest_tokens_past_a_full_context(changes):
     model = make(**changes)
-    wanted = [greedy_by_hand(model, prompt, 25) for prompt in PROMPTS]
+    prompts = [*PROMPTS, [token % V for token in range(LONGEST)]]
+    wanted = [greedy_by_hand(model, prompt, 25) for prompt in prompts]
     assert len({token for answer in wanted for token in answer}) > 4
+    # A prompt beyond the context is read from its last half.
+    prompts.append([token % V for token in range(30)])
+    wanted.append(greedy_by_hand(model, prompts[-1][-6:], 25))
     for use_cache in (True, False):
         settings = {"sampling": GREEDY, "use_cache": use_cache}
-        got = generate(model, PROMPTS, max_new_tokens=25, **settings)
-        assert got == wanted
+        assert generate(model, prompts, max_new_tokens=25, **settings) == wanted
 
 
 @pytest.mark.parametrize(
@@ -86,14 +89,6 @@ def test_no_reader_and_no_other_row_changes_an_answer(model, sampling):
     assert generate(model, PROMPTS, seed=5, use_cache=False, **same) == together
     for reader in (WholeReader, CachedReader, Decoder):
         assert generate(reader(model), PROMPTS, seed=5, **same) == together
-
-
-def test_a_prompt_beyond_the_context_is_read_from_its_last_half(model):
-    prompt = [token % V for token in range(30)]
-    (got,) = generate(model, [prompt], max_new_tokens=3, sampling=GREEDY)
-    assert got == greedy_by_hand(model, prompt[-6:], 3)
-    (full,) = generate(model, [prompt[:LONGEST]], max_new_tokens=1, sampling=GREEDY)
-    assert full == greedy_by_hand(model, prompt[:LONGEST], 1)
 
 
 def test_seeds(model, as_a_caller):
@@ -110,34 +105,33 @@ def test_seeds(model, as_a_caller):
     assert answer() == one
 
 
-def penalized_by_hand(model: GPT, prompt: list[int], seen: set[int]) -> list[int]:
-    """Take the likeliest token, over and over; halve what speaks for one seen."""
-    context = list(prompt)
-    for _ in range(6):  # all of it fits into the context
-        logits = model(torch.tensor([context]))[0, -1]
-        for token in seen:
-            logits[token] *= 2 if logits[token] < 0 else 1 / 2
-        context.append(int(logits.argmax()))
-        seen = seen | {context[-1]}
-    return context[len(prompt) :]
-
-
 def test_the_penalty_counts_the_prompt_and_the_answer(model):
-    settings = {"max_new_tokens": 6}
+    def by_hand(prompt, seen):
+        """Take the likeliest token, over and over; halve what speaks for one seen."""
+        context = list(prompt)
+        for _ in range(6):  # all of it fits into the context
+            logits = model(torch.tensor([context]))[0, -1]
+            for token in seen:
+                logits[token] *= 2 if logits[token] < 0 else 1 / 2
+            context.append(int(logits.argmax()))
+            seen = seen | {context[-1]}
+        return context[len(prompt) :]
+
     prompts = [[token, token + 1, token + 2] for token in range(V - 2)]
     penalized = Sampling(temperature=0.0, repetition_penalty=2.0)
-    got = generate(model, prompts, sampling=penalized, **settings)
-    assert got == [penalized_by_hand(model, each, {*each}) for each in prompts]
+    got = generate(model, prompts, max_new_tokens=6, sampling=penalized)
+    assert got == [by_hand(each, {*each}) for each in prompts]
     # Neither the prompt alone nor the answer alone would do.
-    assert got != [penalized_by_hand(model, each, set()) for each in prompts]
-    assert got != generate(model, prompts, sampling=GREEDY, **settings)
+    assert got != [by_hand(each, set()) for each in prompts]
+    assert got != generate(model, prompts, max_new_tokens=6, sampling=GREEDY)
 
 
 def test_stop_sequences_end_each_row_by_itself(model):
-    free = generate(model, PROMPTS, max_new_tokens=20, sampling=GREEDY)
+    settings = {"max_new_tokens": 20, "sampling": GREEDY}
+    free = generate(model, PROMPTS, **settings)
     # The third and fourth token of row 0, and a token that only row 2 has.
     stop = [free[0][2:4], free[1][7:8]]
-    got = generate(model, PROMPTS, max_new_tokens=20, sampling=GREEDY, stop=stop)
+    got = generate(model, PROMPTS, stop=stop, **settings)
     for answer, whole in zip(got, free, strict=True):
         ends = [
             n
@@ -147,6 +141,11 @@ def test_stop_sequences_end_each_row_by_itself(model):
         assert answer == (whole[: ends[0]] if ends else whole)
     assert got[0] != free[0]
     assert got[1] != free[1]
+    # What could have been the start of a stop comes at the end.
+    pairs = [*pairwise(free[0])]
+    never = next(token for token in range(V) if (free[0][-1], token) not in pairs)
+    stop = [[free[0][-1], never]]
+    assert generate(model, PROMPTS[:1], stop=stop, **settings) == free[:1]
 
 
 def test_it_writes_under_autocast(model):
@@ -160,31 +159,18 @@ def test_it_writes_under_autocast(model):
             assert [len(answer) for answer in answers] == [14, 14, 14]
 
 
-def test_what_could_have_been_a_stop_comes_at_the_end(model):
-    settings = {"max_new_tokens": 5, "sampling": GREEDY}
-    (free,) = generate(model, PROMPTS[:1], **settings)
-    pairs = [*pairwise(free)]
-    never = next(token for token in range(V) if (free[-1], token) not in pairs)
-    stop = [[free[-1], never]]
-    assert generate(model, PROMPTS[:1], stop=stop, **settings) == [free]
-
-
 def test_tokens_come_one_by_one(model, monkeypatch):
     steps: list[int] = []
     real = CachedReader.step
+    (whole,) = generate(model, [[1]], max_new_tokens=5, sampling=GREEDY)
     monkeypatch.setattr(
         CachedReader, "step", lambda self, t: steps.append(len(t)) or real(self, t)
     )
-    (whole,) = generate(model, [[1]], max_new_tokens=5, sampling=GREEDY)
-    steps.clear()
-    seen: list[int] = []
-    for number, (new,) in enumerate(
-        stream(model, [[1]], max_new_tokens=5, sampling=GREEDY)
-    ):
+    pieces = stream(model, [[1]], max_new_tokens=5, sampling=GREEDY)
+    for number, token in enumerate(whole):
+        assert [*next(pieces)[0]] == [token]
         assert len(steps) == min(number, 4)  # no further than it must be
-        seen += new
-        assert seen == whole[: number + 1]
-    assert seen == whole
+    assert next(pieces, None) is None
 
 
 def test_tokens_that_arrive_late_are_the_same(model, monkeypatch):
@@ -218,18 +204,14 @@ def test_tokens_that_arrive_late_are_the_same(model, monkeypatch):
     assert " ".join(events) == "step token step token step token token"
 
 
-def test_a_stream_may_be_left(model):
-    for (new,) in stream(model, [[1]], max_new_tokens=10**9, seed=0):
-        assert len(new) == 1
-        break
-    assert torch.is_grad_enabled()
-    assert not torch.is_inference_mode_enabled()
-
-
 def test_it_ends_when_all_have_stopped_or_nothing_is_wanted(model):
     stop = [[token] for token in range(V)]
     assert generate(model, PROMPTS, max_new_tokens=10**9, stop=stop) == [[], [], []]
     assert generate(model, PROMPTS, max_new_tokens=0) == [[], [], []]
+    # A stream may be left.
+    assert len(next(stream(model, [[1]], max_new_tokens=10**9))[0]) == 1
+    assert torch.is_grad_enabled()
+    assert not torch.is_inference_mode_enabled()
 
 
 def test_logits_that_are_nan_are_refused():
@@ -251,15 +233,10 @@ def test_it_learns_nothing_and_leaves_the_model_to_others():
 def test_streamed_tokens_are_those_of_generate(model):
     one, other = map(signature, (generate, stream))
     assert one.parameters == other.parameters
-    settings = {
-        "max_new_tokens": 14,
-        "sampling": DRAWN,
-        "stop": [[3], [5, 7]],
-        "seed": 1,
-    }
-    pieces = zip(*stream(model, PROMPTS, **settings), strict=True)
+    settings = {"max_new_tokens": 14, "sampling": DRAWN, "stop": [[3], [5, 7]]}
+    pieces = zip(*stream(model, PROMPTS, seed=1, **settings), strict=True)
     streamed = [list(chain(*row)) for row in pieces]
-    assert streamed == generate(model, PROMPTS, **settings)
+    assert streamed == generate(model, PROMPTS, seed=1, **settings)
 
 
 def test_a_reader_reads_in_place_of_its_model(model, monkeypatch):
@@ -283,15 +260,6 @@ def test_a_reader_reads_in_place_of_its_model(model, monkeypatch):
     message = "use_cache=False does not fit a Decoder: pass its model"
     with pytest.raises(ValueError, match=f"^{message}$"):
         stream(Decoder(model), PROMPTS, max_new_tokens=2, use_cache=False)
-
-
-def test_every_filter_reaches_the_draw(model):
-    settings = {"max_new_tokens": 5, "seed": 1}
-    likeliest = generate(model, PROMPTS, sampling=GREEDY, **settings)
-    for only_the_likeliest in ({}, {"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}):
-        hot = Sampling(temperature=9.0, **only_the_likeliest)
-        drawn = generate(model, PROMPTS, sampling=hot, **settings)
-        assert (drawn == likeliest) == bool(only_the_likeliest)
 
 
 NO_MODEL = "model must be a GPT or a reader for one; it is"

@@ -33,37 +33,30 @@ def test_token_ids_are_any_kind_of_integers():
 
 LIST = "must be a list of token ids; it is"
 RANGE = "tokens must be at least 0 and less than vocab_size=13"
-MISTAKES: list[tuple[object, type[Exception], str]] = [
-    ([], ValueError, "prompt is empty: it needs at least one token"),
-    ([1, V], ValueError, f"prompt holds 13; {RANGE}"),
-    ([-1], ValueError, f"prompt holds -1; {RANGE}"),
-    ("abc", TypeError, f"prompt {LIST} 'abc': for text write tokenizer.encode(text)"),
-    ([[1, 2]], TypeError, f"prompt {LIST} [[1, 2]]"),
-    ([1.5], TypeError, f"prompt {LIST} [1.5]"),
-    (torch.ones(2).bool(), TypeError, f"prompt {LIST} tensor([True, True])"),
-]
 
 
 @pytest.mark.usefixtures("as_a_caller")
 def test_what_is_no_prompt_or_stop_is_named():
-    for prompt, error, message in MISTAKES:
-        with pytest.raises(error, match=f"^{re.escape(message)}$"):
-            checked_prompt(prompt, V)
-    for prompts, error, message in (
-        ([], ValueError, "prompts is empty: pass at least one prompt"),
-        ([[1], []], ValueError, "prompts[1] is empty: it needs at least one token"),
-        ([1, 2], TypeError, f"prompts[0] {LIST} 1: for one sequence write [prompts]"),
-        ("ab", TypeError, "prompts must be a list of prompts; it is 'ab': for one "),
-        (torch.tensor([1, 2]), ValueError, "prompts must be token ids of shape (B, T"),
+    bools, row = torch.ones(2).bool(), torch.tensor([1, 2])
+    for check, wrong, error, message in (
+        (checked_prompt, [], ValueError, "prompt is empty: it needs at least one tok"),
+        (checked_prompt, [1, V], ValueError, f"prompt holds 13; {RANGE}"),
+        (checked_prompt, [-1], ValueError, f"prompt holds -1; {RANGE}"),
+        (checked_prompt, "ab", TypeError, f"prompt {LIST} 'ab': for text write tokeni"),
+        (checked_prompt, [[1, 2]], TypeError, f"prompt {LIST} [[1, 2]]"),
+        (checked_prompt, [1.5], TypeError, f"prompt {LIST} [1.5]"),
+        (checked_prompt, bools, TypeError, f"prompt {LIST} tensor([True, True])"),
+        (checked_prompts, [], ValueError, "prompts is empty: pass at least one prompt"),
+        (checked_prompts, [[1], []], ValueError, "prompts[1] is empty: it needs at "),
+        (checked_prompts, [1], TypeError, f"prompts[0] {LIST} 1: for one sequence wri"),
+        (checked_prompts, "ab", TypeError, "prompts must be a list of prompts; it is "),
+        (checked_prompts, row, ValueError, "prompts must be token ids of shape (B, T"),
+        (checked_stops, "ab", TypeError, "stop must be a list of sequences of token i"),
+        (checked_stops, [1], TypeError, f"stop[0] {LIST} 1: for one sequence write [s"),
     ):
+        sizes = () if check is checked_stops else (V,)
         with pytest.raises(error, match=f"^{re.escape(message)}"):
-            checked_prompts(prompts, V)
-    for stop, message in (
-        ("ab", "stop must be a list of sequences of token ids; it is 'ab': for no "),
-        ([1], f"stop[0] {LIST} 1: for one sequence write [stop]"),
-    ):
-        with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
-            checked_stops(stop)
+            check(wrong, *sizes)
 
 
 @pytest.mark.usefixtures("as_a_caller")

@@ -17,7 +17,7 @@ GONE = [(0, 0), (0, 1), (2, 2), (2, 3)]
 KEPT = ((2, 3), (0, 1, 2, 3), (0, 1))
 
 
-def made(**changes: object) -> GPT:
+def make_model(**changes: object) -> GPT:
     model = GPT(replace(CONFIG, **changes)).double()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
@@ -35,7 +35,7 @@ VARIANTS = [
 
 @pytest.mark.parametrize("changes", VARIANTS)
 def test_the_pruned_model_equals_the_masked_one(changes: dict) -> None:
-    model = made(**changes)
+    model = make_model(**changes)
     small = prune_heads(model, GONE)
     assert small.config.kept_heads == KEPT
     tokens = torch.randint(13, (2, 7))
@@ -58,7 +58,7 @@ def test_the_pruned_model_equals_the_masked_one(changes: dict) -> None:
 
 
 def test_the_model_stays_as_it_was_and_shares_nothing() -> None:
-    model = made()
+    model = make_model()
     before = {name: each.clone() for name, each in model.state_dict().items()}
     small = prune_heads(model, GONE)
     with torch.no_grad():
@@ -68,7 +68,7 @@ def test_the_model_stays_as_it_was_and_shares_nothing() -> None:
 
 
 def test_pruned_twice_is_pruned_once() -> None:
-    model = made()
+    model = make_model()
     # Heads are counted as the model has them now: what was head 3 is head 1.
     twice = prune_heads(prune_heads(model, GONE[:3]), [(2, 2)])
     once = prune_heads(model, GONE)
@@ -80,7 +80,7 @@ def test_pruned_twice_is_pruned_once() -> None:
 
 
 def test_it_generates_with_a_cache() -> None:
-    small = prune_heads(made(positions="alibi"), GONE).eval()
+    small = prune_heads(make_model(positions="alibi"), GONE).eval()
     cache = small.new_cache(2)
     assert [layer.keys.shape[1] for layer in cache.layers] == [2, 4, 2]
     tokens = torch.randint(13, (2, 7))
@@ -93,10 +93,10 @@ def test_it_generates_with_a_cache() -> None:
 
 
 def test_mode_and_precision_are_kept() -> None:
-    small = prune_heads(made().bfloat16().eval(), GONE)
+    small = prune_heads(make_model().bfloat16().eval(), GONE)
     assert {each.dtype for each in small.parameters()} == {torch.bfloat16}
     assert not small.training
-    assert prune_heads(made(), GONE).training
+    assert prune_heads(make_model(), GONE).training
 
 
 @pytest.mark.parametrize(
@@ -113,4 +113,4 @@ def test_what_cannot_be_pruned_is_named(
     gone: list[tuple[int, int]], changes: dict, message: str
 ) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-        prune_heads(made(**changes), gone)
+        prune_heads(make_model(**changes), gone)

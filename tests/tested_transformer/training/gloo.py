@@ -35,7 +35,7 @@ TOKENS = torch.randint(11, (503,), generator=torch.Generator().manual_seed(3))
 def run(name: str, recipe: Recipe, shard: bool, world: World) -> dict[str, object]:
     """Train halfway, be told to stop, and go on in a new model from what was saved."""
     torch.manual_seed(world.rank)
-    reports, saved, told = [], [], {}
+    reports, saved, report = [], [], {}
     text = {"validation": TOKENS[:101], "world": world, "shard": shard}
 
     # Only the first has where to save to, as the command does it.
@@ -54,7 +54,7 @@ def run(name: str, recipe: Recipe, shard: bool, world: World) -> dict[str, objec
     first = train(
         GPT(CONFIG, dtype=torch.float64), TOKENS, recipe, save=keep, stop=stop, **text
     )
-    told["stopped"] = first.step
+    report["stopped"] = first.step
     model = GPT(CONFIG, dtype=torch.float64)
     model.load_state_dict(first.weights)
     state = TrainingState.from_state(first.state_tensors(), first.state_json())
@@ -62,11 +62,11 @@ def run(name: str, recipe: Recipe, shard: bool, world: World) -> dict[str, objec
         model, TOKENS, recipe, state=state, on_step=reports.append, save=keep, **text
     )
     return {
-        **told,
+        **report,
         "name": name,
         "losses": last.losses,
-        "validations": [found.loss for found in last.validations],
-        "gaps": [found.gap for found in last.validations],
+        "validations": [result.loss for result in last.validations],
+        "gaps": [result.gap for result in last.validations],
         "weights": {n: w.tolist() for n, w in last.weights.items()},
         "memory": {n: m.tolist() for n, m in last.optimizer.items() if "step" not in n},
         "reports": len(reports),
@@ -76,14 +76,14 @@ def run(name: str, recipe: Recipe, shard: bool, world: World) -> dict[str, objec
 
 def tell(folder: str, world: World) -> None:
     """Do all runs, and write down what came of them."""
-    found = [
+    result = [
         run("adamw", RECIPE, False, world),
         run("muon", replace(RECIPE, optimizer="muon", accumulate=2), False, world),
         run("adamw sharded", replace(RECIPE, accumulate=2), True, world),
         run("muon sharded", replace(RECIPE, optimizer="muon"), True, world),
     ]
     with open(os.path.join(folder, f"{world.rank}-of-{world.size}.json"), "w") as f:
-        json.dump(found, f)
+        json.dump(result, f)
 
 
 if __name__ == "__main__":

@@ -80,17 +80,17 @@ def test_two_processes_are_as_one(tmp_path):
         json.loads((tmp_path / f"{name}.json").read_text())
         for name in ("0-of-1", "0-of-2", "1-of-2")
     )
-    for expected, told, quiet in zip(one, first, second, strict=True):
-        assert expected["stopped"] == told["stopped"] == quiet["stopped"] == 3
+    for expected, report, quiet in zip(one, first, second, strict=True):
+        assert expected["stopped"] == report["stopped"] == quiet["stopped"] == 3
         for what in ("losses", "validations"):
             # A run adds its losses up in the default type, single precision.
-            assert largest_gap(expected[what], told[what]) < 1e-6
+            assert largest_gap(expected[what], report[what]) < 1e-6
             # All processes know the same.
-            assert told[what] == quiet[what]
-        assert largest_gap(expected["weights"], told["weights"]) < 1e-12
-        assert told["weights"] == quiet["weights"]
-        assert largest_gap(expected["memory"], told["memory"]) < 1e-12
-        assert max(told["gaps"]) < 1e-5
+            assert report[what] == quiet[what]
+        assert largest_gap(expected["weights"], report["weights"]) < 1e-12
+        assert report["weights"] == quiet["weights"]
+        assert largest_gap(expected["memory"], report["memory"]) < 1e-12
+        assert max(report["gaps"]) < 1e-5
         # One of them reports and saves.
-        assert (told["reports"], told["saved"]) == (3, [3, 6])
+        assert (report["reports"], report["saved"]) == (3, [3, 6])
         assert (quiet["reports"], quiet["saved"]) == (0, [])

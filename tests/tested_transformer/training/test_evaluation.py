@@ -15,12 +15,17 @@ from tested_transformer.training.loop import Learner
 
 
 def test_the_loss_is_minus_the_log_of_a_probability():
-    logits = torch.tensor([[[1.0, 1.0, 1.0], [2.0, 0.0, 0.0]]]).log()
-    logits[0, 1] = torch.tensor([0.5, 0.25, 0.25]).log()
+    logits = torch.tensor([[[1 / 3, 1 / 3, 1 / 3], [0.5, 0.25, 0.25]]]).log()
     targets = torch.tensor([[2, 1]])
-    expected = (torch.tensor(3.0).log() + torch.tensor(4.0).log()) / 2
-    torch.testing.assert_close(next_token_loss(logits, targets), expected)
-    torch.testing.assert_close(next_token_loss(logits, targets, "sum"), 2 * expected)
+    expected = torch.tensor([3.0, 4.0]).log()
+    torch.testing.assert_close(next_token_loss(logits, targets, "none"), expected)
+    torch.testing.assert_close(next_token_loss(logits, targets), expected.mean())
+    torch.testing.assert_close(next_token_loss(logits, targets, "sum"), expected.sum())
+    # A target of -100 does not count, and a mean of none is nan.
+    targets[0, 1] = -100
+    torch.testing.assert_close(next_token_loss(logits, targets), expected[0])
+    assert next_token_loss(logits, targets.fill_(-100)).isnan()
+    assert next_token_loss(logits, targets, "sum") == 0.0
 
 
 @pytest.mark.usefixtures("as_a_caller")
@@ -47,15 +52,11 @@ def test_by_itself_it_takes_the_longest_window(make_model, tokens):
     assert evaluate(model, tokens) == evaluate(model, tokens, seq_len=7)
     assert evaluate(model, tokens) != evaluate(model, tokens, seq_len=6)
     assert not model.training
-    small = tokens.to(torch.uint8)
-    assert evaluate(model, small) == evaluate(model, tokens)
-
-
-def test_a_model_that_says_no_length_is_given_one(tokens):
-    model = nn.Sequential(nn.Embedding(11, 5), nn.Linear(5, 11))
+    assert evaluate(model, tokens.to(torch.uint8)) == evaluate(model, tokens)
+    other = nn.Sequential(nn.Embedding(11, 5), nn.Linear(5, 11))
     with pytest.raises(ValueError, match="seq_len must be given: Sequential"):
-        evaluate(model, tokens)
-    assert evaluate(model, tokens, seq_len=7) > 0.0
+        evaluate(other, tokens)
+    assert evaluate(other, tokens, seq_len=7) > 0.0
 
 
 def test_a_causal_model_is_honest(make_model, tokens):
@@ -76,36 +77,30 @@ def test_an_honest_model_that_trains_in_bfloat16_is_found_honest(make_model, tok
         learner.begin(step)
         learner.backward(*learner.batch(step))
         learner.update()
-    found = learner.validate(tokens, 30)
-    assert found.gap < 1e-5
+    result = learner.validate(tokens, 30)
+    assert result.gap < 1e-5
     # The loss itself is that of the training, rounding included.
-    assert found.loss == evaluate(model, tokens, precision="bf16")
-    assert found.loss != evaluate(model, tokens)
+    assert result.loss == evaluate(model, tokens, precision="bf16")
+    assert result.loss != evaluate(model, tokens)
 
 
 def test_the_honest_loss_by_hand(make_model, tokens):
-    # One window fits, and all of its positions are drawn.
+    # One window fits, and all of its positions are drawn, or one between the ends,
+    # which stands for the others.
     model, tokens = make_model().eval(), tokens[:6]
+    honest = honest_loss(model, tokens, num_windows=3, num_positions=5)
     with torch.no_grad():
-        losses = [
-            -model(tokens[None, :at])[0, -1].log_softmax(0)[tokens[at]]
+        first, *between, last = losses = [
+            -model(tokens[None, :at])[0, -1].log_softmax(0)[tokens[at]].item()
             for at in range(1, 6)
         ]
-    honest = honest_loss(model, tokens, num_windows=3, num_positions=5)
-    assert honest.prefix == pytest.approx(torch.stack(losses).mean().item(), rel=1e-5)
+    assert honest.prefix == pytest.approx(sum(losses) / 5, rel=1e-5)
     assert honest.full == pytest.approx(evaluate(model, tokens), rel=1e-5)
-
-
-def test_positions_that_are_drawn_stand_for_those_that_are_not(make_model, tokens):
-    model, tokens = make_model().eval(), tokens[:6]  # one window of five
-    with torch.no_grad():
-        logs = model(tokens[None, :5])[0].log_softmax(-1)
-    first, *between, last = (-logs[at, tokens[at + 1]].item() for at in range(5))
-    found = {
+    estimates = {
         round(honest_loss(model, tokens, num_positions=1, seed=seed).full, 4)
         for seed in range(20)
     }
-    assert found == {round((first + 3 * loss + last) / 5, 4) for loss in between}
+    assert estimates == {round((first + 3 * loss + last) / 5, 4) for loss in between}
 
 
 class Peeking(nn.Module):
@@ -165,16 +160,6 @@ def test_training_reads_no_more_windows_than_fit(make_model, tokens, monkeypatch
     assert max(rows) == 3
 
 
-def test_a_target_of_minus_100_does_not_count_and_a_mean_of_none_is_nan():
-    logits, targets = torch.randn(2, 3, 9), torch.randint(9, (2, 3))
-    losses = next_token_loss(logits, targets, "none")
-    targets[0, 1] = targets[1, 2] = -100
-    counting = losses[[0, 2, 3, 4]]
-    torch.testing.assert_close(next_token_loss(logits, targets), counting.mean())
-    assert next_token_loss(logits, targets.fill_(-100)).isnan()
-    assert next_token_loss(logits, targets, "sum") == 0.0
-
-
 def test_the_mode_comes_back_after_an_error_too(make_model, tokens):
     model = make_model()
     model.blocks[0].eval()
@@ -188,19 +173,17 @@ def test_the_mode_comes_back_after_an_error_too(make_model, tokens):
 @pytest.mark.usefixtures("as_a_caller")
 def test_what_cannot_be_measured_is_named(make_model, tokens):
     model = make_model()
-    for measure in (evaluate, honest_loss):
+    names = {
+        evaluate: ("seq_len", "batch_size"),
+        honest_loss: ("seq_len", "num_windows", "num_positions"),
+    }
+    for measure in names:
         message = r"^1 tokens are too few: at least 2 are needed$"
         with pytest.raises(ValueError, match=message):
             measure(model, tokens[:1])
-    for measure, name in (
-        (evaluate, "seq_len"),
-        (honest_loss, "seq_len"),
-        (evaluate, "batch_size"),
-        (honest_loss, "num_windows"),
-        (honest_loss, "num_positions"),
-    ):
-        with pytest.raises(ValueError, match=f"^{name}=0 must be positive$"):
-            measure(model, tokens, **{name: 0})
+        for name in names[measure]:
+            with pytest.raises(ValueError, match=f"^{name}=0 must be positive$"):
+                measure(model, tokens, **{name: 0})
     logits, targets = torch.randn(2, 3, 9), torch.randint(9, (2, 3))
     message = r"^targets must be \(2, 3\); it is \(3, 2\)$"
     with pytest.raises(ValueError, match=message):

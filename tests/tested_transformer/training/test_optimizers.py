@@ -1,10 +1,11 @@
 """Which optimizer changes what, rates, the norm of a gradient, and what is kept."""
 
+import copy
 import re
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tested_transformer.attentions import Differential
 from tested_transformer.gpt import GPT
@@ -23,17 +24,11 @@ def names_of(model: nn.Module, parameters: list[nn.Parameter]) -> list[str]:
     return sorted(names[parameter] for parameter in parameters)
 
 
+PARTS = ("attention.k_proj", "attention.o_proj", "attention.q_proj", "attention.v_proj")
 MATRICES = [
     f"blocks.{layer}.{part}.weight"
     for layer in (0, 1)
-    for part in (
-        "attention.k_proj",
-        "attention.o_proj",
-        "attention.q_proj",
-        "attention.v_proj",
-        "feed_forward.down",
-        "feed_forward.up",
-    )
+    for part in (*PARTS, "feed_forward.down", "feed_forward.up")
 ]
 TABLES = ["head.weight", "position_embedding.weight", "token_embedding.weight"]
 
@@ -41,33 +36,27 @@ TABLES = ["head.weight", "position_embedding.weight", "token_embedding.weight"]
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_matrices_decay_and_nothing_else(optimizer, make_model):
     model = make_model(tie_head=False)
-    recipe = Recipe(
-        optimizer=optimizer,
-        weight_decay=0.25,
-        lr=0.5,
-        head_lr=0.125,
-        vector_lr=0.0625,
-        muon_lr=0.75,
-    )
+    rates = {"lr": 0.5, "head_lr": 0.125, "vector_lr": 0.0625, "muon_lr": 0.75}
+    recipe = Recipe(optimizer=optimizer, weight_decay=0.25, **rates)
     adamw, *muon = make_optimizers(model, recipe)
+    assert len(muon) == (optimizer == "muon")
     assert all(group["betas"] == recipe.betas for group in adamw.param_groups)
     *decaying, others = adamw.param_groups
     decaying += [group for each in muon for group in each.param_groups]
     assert {group["weight_decay"] for group in decaying} == {0.25}
     assert others["weight_decay"] == 0.0
-    taken = {
+    rest = {name for name, _ in model.named_parameters()} - {*MATRICES, *TABLES}
+    assert all(name.endswith("bias") or "norm" in name for name in rest)
+    rate_of = {
         tuple(names_of(model, group["params"])): group["lr"]
         for group in [*decaying, others]
     }
-    rest = {name for name, _ in model.named_parameters()} - {*MATRICES, *TABLES}
-    assert all(name.endswith("bias") or "norm" in name for name in rest)
-    assert taken == {
-        tuple(MATRICES): 0.75 if optimizer == "muon" else 0.5,
+    assert rate_of == {
+        tuple(MATRICES): 0.75 if muon else 0.5,
         ("head.weight",): 0.125,
         ("position_embedding.weight", "token_embedding.weight"): 0.5,
         tuple(sorted(rest)): 0.0625,
     }
-    assert len(muon) == (optimizer == "muon")
 
 
 def test_a_smear_and_the_shares_of_differential_attention_are_no_matrices(make_model):
@@ -85,39 +74,25 @@ def test_a_smear_and_the_shares_of_differential_attention_are_no_matrices(make_m
 
 
 def test_a_compiled_model_is_refused(make_model):
-    model = make_model()
-    message = (
-        "model comes from torch.compile, which calls a parameter {}: pass the model "
-        "itself, and write Recipe(compile=True) to train it compiled"
-    )
-    compiled = torch.compile(model, backend="eager")
-    name = "_orig_mod.token_embedding.weight"
-    with pytest.raises(ValueError, match=f"^{re.escape(message.format(name))}$"):
-        make_optimizers(compiled, Recipe())
-    model.norm = torch.compile(model.norm, backend="eager")
-    name = "norm._orig_mod.weight"
-    with pytest.raises(ValueError, match=f"^{re.escape(message.format(name))}$"):
-        make_optimizers(model, Recipe())
+    model, in_part = make_model(), make_model()
+    in_part.norm = torch.compile(in_part.norm, backend="eager")
+    for compiled, name in (
+        (torch.compile(model, backend="eager"), "_orig_mod.token_embedding.weight"),
+        (in_part, "norm._orig_mod.weight"),
+    ):
+        message = f"model comes from torch.compile, which calls a parameter {name}: "
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+            make_optimizers(compiled, Recipe())
     # Compiled in place, a model keeps its names.
-    other = make_model()
-    other.compile(backend="eager")
-    assert make_optimizers(other, Recipe())
+    model.compile(backend="eager")
+    assert make_optimizers(model, Recipe())
 
 
 def test_rates_follow_the_schedule(make_model):
-    recipe = Recipe(
-        optimizer="muon",
-        lr=0.5,
-        muon_lr=0.25,
-        embedding_lr=2.0,
-        steps=4,
-        warmup=1,
-        schedule="linear",
-        final_lr=0.0,
-    )
+    rates = {"lr": 0.5, "muon_lr": 0.25, "embedding_lr": 2.0, "final_lr": 0.0}
+    recipe = Recipe(optimizer="muon", steps=4, warmup=1, schedule="linear", **rates)
     optimizers = make_optimizers(make_model(), recipe)
-    expected = [0.5, 1.0, 2 / 3, 1 / 3]
-    for step, factor in enumerate(expected):
+    for step, factor in enumerate([0.5, 1.0, 2 / 3, 1 / 3]):
         assert set_rates(optimizers, recipe, step) == pytest.approx(factor)
         rates = [g["lr"] for each in optimizers for g in each.param_groups]
         assert rates == pytest.approx([2.0 * factor, 0.5 * factor, 0.25 * factor])
@@ -159,77 +134,65 @@ def test_new_optimizers_go_on_where_others_were(optimizer, make_model):
     model = make_model()
     optimizers = make_optimizers(model, recipe)
     steps_of(model, optimizers, [1, 2])
-    kept = {name: x.clone() for name, x in optimizer_tensors(model, optimizers).items()}
-    weights = {name: x.clone() for name, x in model.state_dict().items()}
-    steps_of(model, optimizers, [3, 4])
-
-    other = make_model()
-    other.load_state_dict(weights)
+    kept = copy.deepcopy(optimizer_tensors(model, optimizers))
+    other = copy.deepcopy(model)
     others = make_optimizers(other, recipe)
-    given = {name: x.clone() for name, x in kept.items()}
+    given = copy.deepcopy(kept)
     restore_optimizers(other, others, given)
-    steps_of(other, others, [3, 4])
-    for one, two in zip(model.parameters(), other.parameters(), strict=True):
-        assert torch.equal(one, two)
+    for one, its in ((model, optimizers), (other, others)):
+        steps_of(one, its, [3, 4])
+    exact = {"rtol": 0, "atol": 0}
+    torch.testing.assert_close(other.state_dict(), model.state_dict(), **exact)
     # What was given was copied, not taken.
-    for name, tensor in kept.items():
-        assert torch.equal(given[name], tensor)
+    torch.testing.assert_close(given, kept, **exact)
 
 
-def test_another_optimizers_memory_is_refused(make_model):
+@pytest.fixture
+def stepped(make_model):
+    """Return a model, and what AdamW remembers of it after a step."""
     model = make_model()
+    optimizers = make_optimizers(model, Recipe())
+    steps_of(model, optimizers, [1])
+    return model, optimizer_tensors(model, optimizers)
+
+
+def restored(model: GPT, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    optimizers = make_optimizers(model, Recipe())
+    restore_optimizers(model, optimizers, tensors)
+    return optimizer_tensors(model, optimizers)
+
+
+def check_refused(model: GPT, tensors: dict[str, Tensor], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        restored(model, tensors)
+
+
+OTHER = "the training state belongs to another model or optimizer: {} entries differ, "
+
+
+def test_the_memory_of_another_optimizer_or_shape_is_refused(stepped):
+    model, tensors = stepped
     muon = make_optimizers(model, Recipe(optimizer="muon"))
-    adamw = make_optimizers(model, Recipe())
     steps_of(model, muon, [1])
     # Twelve matrices with three entries each on one side, one on the other.
-    message = (
-        "the training state belongs to another model or optimizer: 48 entries differ, "
-        "such as blocks.0.attention.k_proj.weight/exp_avg"
-    )
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        restore_optimizers(model, adamw, optimizer_tensors(model, muon))
-
-
-def test_a_frozen_parameter_may_have_a_memory_or_none(make_model):
-    model = make_model()
-    optimizers = make_optimizers(model, Recipe())
-    steps_of(model, optimizers, [1])
-    tensors = optimizer_tensors(model, optimizers)
-
-    def restored(tensors):
-        others = make_optimizers(model, Recipe())
-        restore_optimizers(model, others, tensors)
-        return optimizer_tensors(model, others)
-
-    rest = {name: x for name, x in tensors.items() if not name.startswith("norm.bias/")}
-    message = (
-        "the training state belongs to another model or optimizer: 3 entries differ, "
-        "such as norm.bias/exp_avg"
-    )
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        restored(rest)
-    model.norm.bias.requires_grad_(False)
-    # It was trained and then frozen, or frozen from the beginning.
-    assert restored(tensors).keys() == tensors.keys()
-    assert restored(rest).keys() == rest.keys()
-    # Half a memory would fail in the next step.
-    message = message.replace("3 entries", "2 entries") + "_sq"
-    half = rest | {"norm.bias/exp_avg": tensors["norm.bias/exp_avg"]}
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        restored(half)
-
-
-def test_a_tensor_of_another_shape_is_refused(make_model):
-    model = make_model()
-    optimizers = make_optimizers(model, Recipe())
-    steps_of(model, optimizers, [1])
-    tensors = optimizer_tensors(model, optimizers)
+    message = OTHER.format(48) + "such as blocks.0.attention.k_proj.weight/exp_avg"
+    check_refused(model, optimizer_tensors(model, muon), message)
     for name, tensor, message in (
         ("norm.weight/exp_avg", torch.zeros(3), "is (3,), not (12,)"),
         ("norm.weight/step", torch.zeros(1), "is (1,), not ()"),
     ):
-        message = re.escape(f"{name} of the training state {message}")
-        with pytest.raises(ValueError, match=f"^{message}$"):
-            restore_optimizers(
-                model, make_optimizers(model, Recipe()), tensors | {name: tensor}
-            )
+        message = f"{name} of the training state {message}"
+        check_refused(model, tensors | {name: tensor}, message)
+
+
+def test_a_frozen_parameter_may_have_a_memory_or_none(stepped):
+    model, tensors = stepped
+    rest = {name: x for name, x in tensors.items() if not name.startswith("norm.bias/")}
+    check_refused(model, rest, OTHER.format(3) + "such as norm.bias/exp_avg")
+    model.norm.bias.requires_grad_(False)
+    # It was trained and then frozen, or frozen from the beginning.
+    assert restored(model, tensors).keys() == tensors.keys()
+    assert restored(model, rest).keys() == rest.keys()
+    # Half a memory would fail in the next step.
+    half = rest | {"norm.bias/exp_avg": tensors["norm.bias/exp_avg"]}
+    check_refused(model, half, OTHER.format(2) + "such as norm.bias/exp_avg_sq")

@@ -3,21 +3,12 @@
 import json
 import math
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
 from tested_transformer.training.recipe import Recipe
-
-
-def refusal(**changes: object) -> str:
-    """Return what is said of a recipe."""
-    try:
-        Recipe(**changes)
-    except (TypeError, ValueError) as error:
-        return f"{type(error).__name__}: {error}"
-    return f"{changes} is accepted"
-
 
 OUT_OF_RANGE = {
     "must be positive": {
@@ -34,32 +25,26 @@ OUT_OF_RANGE = {
     "must lie between 0 and 1": {"decay": 1.5, "final_lr": -0.5},
     "must be at least 0 and less than 1": {"muon_momentum": 1.0},
 }
+OF_ANOTHER_TYPE = {
+    "must be an int": {
+        **dict.fromkeys(("steps", "batch_size", "seq_len", "accumulate"), 5.0),
+        **dict.fromkeys(("muon_rounds", "warmup", "evaluate_every", "seed")),
+    },
+    "must be a number": {"lr": "0.1", "clip": None},
+    "must be True or False": {"compile": "no", "graph": 1},
+}
 
 
-def test_a_value_out_of_its_range_is_named():
-    for wanted, values in OUT_OF_RANGE.items():
-        for name, value in values.items():
-            message = f"ValueError: {name}={value} {wanted}"
-            assert refusal(**{name: value}) == message
-    for betas, wrong in (((1.0, 0.9), "[0]=1.0"), ((0.9, -0.1), "[1]=-0.1")):
-        message = f"ValueError: betas{wrong} must be at least 0 and less than 1"
-        assert refusal(betas=betas) == message
-
-
-def test_a_value_of_another_type_is_named():
-    for name in ("steps", "batch_size", "seq_len", "accumulate"):
-        assert refusal(**{name: 5.0}) == f"TypeError: {name}=5.0 must be an int"
-    for name in ("muon_rounds", "warmup", "evaluate_every", "seed"):
-        assert refusal(**{name: None}) == f"TypeError: {name}=None must be an int"
-    assert refusal(lr="0.1") == "TypeError: lr='0.1' must be a number"
-    assert refusal(clip=None) == "TypeError: clip=None must be a number"
-    assert refusal(betas=(0.9, None)) == "TypeError: betas[1]=None must be a number"
-    assert refusal(compile="no") == "TypeError: compile='no' must be True or False"
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_what_makes_no_recipe_is_named():
+    refused: list[tuple[dict[str, Any], str]] = [
+        *(
+            ({name: value}, f"{name}={value!r} {wanted}")
+            for table in (OUT_OF_RANGE, OF_ANOTHER_TYPE)
+            for wanted, values in table.items()
+            for name, value in values.items()
+        ),
+        ({"betas": (1.0, 0.9)}, "betas[0]=1.0 must be at least 0 and less than 1"),
+        ({"betas": (0.9, None)}, "betas[1]=None must be a number"),
         ({"betas": 0.9}, "betas=0.9 must be two numbers, such as (0.9, 0.99)"),
         ({"betas": (0.9,)}, "betas=(0.9,) must be two numbers, such as (0.9, 0.99)"),
         ({"optimizer": "sgd"}, "optimizer='sgd' must be one of adamw, muon"),
@@ -71,20 +56,12 @@ def test_a_value_of_another_type_is_named():
             {"batch_size": 10, "accumulate": 3},
             "batch_size=10 must be divisible by accumulate=3",
         ),
-    ],
-    ids=str,
-)
-def test_what_makes_no_recipe_is_named(changes, message):
-    assert refusal(**changes) == f"ValueError: {message}"
-
-
-def test_a_choice_that_is_none_is_named():
-    assert refusal(schedule="sine") == (
-        "ValueError: schedule='sine' must be one of cosine, linear, trapezoid, constant"
-    )
-    assert refusal(precision="int8") == (
-        "ValueError: precision='int8' must be one of auto, fp32, bf16, fp16"
-    )
+    ]
+    for changes, message in refused:
+        of_type = any(message.endswith(wanted) for wanted in OF_ANOTHER_TYPE)
+        error = TypeError if of_type else ValueError
+        with pytest.raises(error, match=f"^{re.escape(message)}$"):
+            Recipe(**changes)
 
 
 def test_none_is_accepted_where_it_means_something():
@@ -93,34 +70,24 @@ def test_none_is_accepted_where_it_means_something():
 
 
 def test_presets_take_changes_and_survive_json():
-    for preset in (Recipe.plain, Recipe.fast):
+    for preset, optimizer in ((Recipe.plain, "adamw"), (Recipe.fast, "muon")):
         recipe = preset(steps=777, warmup=5, betas=(0.5, 0.25))
         assert (recipe.steps, recipe.warmup, recipe.betas) == (777, 5, (0.5, 0.25))
+        assert recipe.optimizer == optimizer
         values = json.loads(json.dumps(recipe.to_dict()))
         assert Recipe.from_dict(values) == recipe
-
-
-def test_plain_is_the_textbook_and_fast_is_not():
     assert Recipe.plain() == Recipe()
-    assert (Recipe.plain().optimizer, Recipe.plain().schedule) == ("adamw", "cosine")
-    assert Recipe.fast().optimizer == "muon"
 
 
 def test_an_unknown_name_in_json_is_named():
-    message = "a recipe has no batch, learning"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+    with pytest.raises(ValueError, match=r"^a recipe has no batch, learning$"):
         Recipe.from_dict({"steps": 5, "learning": 1, "batch": 2})
-    with pytest.raises(ValueError, match=r"^betas="):
-        Recipe.from_dict({"betas": [0.9]})
 
 
 FACTORS = [
-    ({"schedule": "constant", "steps": 4}, [1, 1, 1, 1]),
     ({"schedule": "constant", "steps": 5, "warmup": 3}, [0.25, 0.5, 0.75, 1, 1]),
-    ({"schedule": "linear", "steps": 4}, [1, 0.75, 0.5, 0.25]),
     ({"schedule": "linear", "steps": 5, "warmup": 1}, [0.5, 1, 0.75, 0.5, 0.25]),
     ({"schedule": "linear", "steps": 2, "final_lr": 0.2}, [1, 0.6]),
-    ({"schedule": "trapezoid", "steps": 6, "decay": 1 / 3}, [1, 1, 1, 1, 1, 0.5]),
     (
         {"schedule": "trapezoid", "steps": 8, "decay": 0.5, "warmup": 1},
         [0.5, 1, 1, 1, 1, 0.75, 0.5, 0.25],
@@ -131,10 +98,7 @@ FACTORS = [
         [0.5, 1, 0.75, 0.5, 0.25],
     ),
     ({"schedule": "trapezoid", "steps": 3, "decay": 0.0}, [1, 1, 1]),
-    (
-        {"schedule": "cosine", "steps": 3},
-        [1, 0.5 + 0.5 * math.cos(math.pi / 3), 0.5 - 0.5 * math.cos(math.pi / 3)],
-    ),
+    ({"schedule": "cosine", "steps": 3}, [1, 0.75, 0.25]),
     ({"schedule": "cosine", "steps": 2, "final_lr": 0.1}, [1, 0.55]),
 ]
 

@@ -47,9 +47,6 @@ def test_what_is_missing_is_named():
         values.pop(name, None)
         with pytest.raises(ValueError, match=f"^the training state lacks {name}$"):
             TrainingState.from_state(tensors, values)
-
-
-def test_a_loss_too_few_is_seen():
     tensors, values = a_state().state_tensors(), a_state().state_json()
     tensors["losses"] = tensors["losses"][:-1]
     with pytest.raises(ValueError, match=r"^step=3 must equal the number of losses"):

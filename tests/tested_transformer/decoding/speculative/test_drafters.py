@@ -103,17 +103,11 @@ def test_greedily_it_writes_what_generate_writes(name, kind, make):
     model, prompt = make(**kind), [3, 1, 4, 1, 5, 3, 1]
     greedy = Sampling(temperature=0.0)
     (expected,) = generate(model, [prompt], max_new_tokens=17, sampling=greedy)
-    small = make(sharp=0.9, **kind)
-    drafter = DRAFTERS[name](model, small, probabilities=greedy.probabilities)
+    how = {"probabilities": greedy.probabilities}
+    drafter = DRAFTERS[name](model, make(sharp=0.9, **kind), **how)
     for num_drafted in (1, 7):
-        written = speculate(
-            model,
-            prompt,
-            drafter,
-            max_new_tokens=17,
-            num_drafted=num_drafted,
-            probabilities=greedy.probabilities,
-        )
+        sizes = {"max_new_tokens": 17, "num_drafted": num_drafted}
+        written = speculate(model, prompt, drafter, **sizes, **how)
         assert written.tokens == expected
         assert sum(written.accepted) + len(written.accepted) == 17
         pairs = zip(written.accepted, written.drafted, strict=True)
@@ -124,18 +118,15 @@ def test_greedily_it_writes_what_generate_writes(name, kind, make):
 
 
 def test_n_grams_are_looked_up_as_transformers_does():
-    from transformers.generation.candidate_generator import (
-        PromptLookupCandidateGenerator,
-    )
+    from transformers.generation import candidate_generator
 
-    generator = torch.Generator().manual_seed(0)
     for longest in (1, 2, 3):
-        theirs = PromptLookupCandidateGenerator(
+        theirs = candidate_generator.PromptLookupCandidateGenerator(
             num_output_tokens=5, max_matching_ngram_size=longest, max_length=99
         )
         ours = NgramDrafter(4, longest=longest)
         for length in range(2, 30):
-            text = torch.randint(4, (1, length), generator=generator)
+            text = torch.randint(4, (1, length))
             candidates, _ = theirs.get_candidates(text)
             draft = ours.draft(text[0].tolist(), 5, RandomSource(0))
             assert draft.tokens == candidates[0, length:].tolist()
@@ -144,19 +135,17 @@ def test_n_grams_are_looked_up_as_transformers_does():
 
 
 def test_a_drafter_for_another_model_is_refused(make):
-    other = "drafter's heads are on another model: pass its gpt"
+    other = "the drafter's heads are on another model: pass its gpt"
+    has = "the drafter's model has"
     for drafter, message in (
-        (NgramDrafter(V + 1), "drafter has vocab_size=12; it must be that of "),
-        (ModelDrafter(make(vocab_size=V + 1)), "drafter's model has vocab_size=12; it"),
-        (ModelDrafter(make(max_seq_len=23)), "drafter's model has max_seq_len=23; it "),
+        (NgramDrafter(V + 1), "the drafter has vocab_size=12; it must be that of "),
+        (ModelDrafter(make(vocab_size=V + 1)), f"{has} vocab_size=12; it"),
+        (ModelDrafter(make(max_seq_len=23)), f"{has} max_seq_len=23; it "),
         (DRAFTERS["heads"](make(), None), other),
         (DRAFTERS["chained heads"](make(), None), other),
     ):
-        with pytest.raises(ValueError, match=f"^the {message}"):
+        with pytest.raises(ValueError, match=f"^{message}"):
             speculate(make(), [1], drafter, max_new_tokens=2)
-
-
-def test_lengths_of_n_grams_are_positive_and_in_order():
     with pytest.raises(ValueError, match="shortest=3 must lie between 1 and longest=2"):
         NgramDrafter(V, longest=2, shortest=3)
     with pytest.raises(ValueError, match="vocab_size=0 must be positive"):

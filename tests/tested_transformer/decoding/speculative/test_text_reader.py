@@ -17,7 +17,7 @@ KINDS = [
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_reader_may_be_taken_back_anywhere(kind, make):
-    model = make(**kind)
+    model, lengths = make(**kind), list[int]()
     reader = TextReader(model)
     texts = [[3, 1, 4], [3, 1, 4, 1, 5], [3, 1, 4, 2], [3, 9, 2, 6], [7], [7, 7, 7]]
     for text in texts:
@@ -25,12 +25,8 @@ def test_a_reader_may_be_taken_back_anywhere(kind, make):
             with torch.no_grad():
                 expected = model(torch.tensor([text]))[0, -count:]
             torch.testing.assert_close(reader.read(text, count), expected)
-
-
-def test_a_reader_reads_only_what_is_new(make):
-    model, seen = make(), []
-    model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape[1]))
-    reader = TextReader(model)
-    for text in ([3, 1, 4], [3, 1, 4, 1, 5], [3, 1, 4, 2]):
-        reader.read(text, 1)
-    assert seen == [3, 2, 1]
+    if not kind:  # only what is new is read
+        model.register_forward_pre_hook(lambda _, x: lengths.append(x[0].shape[1]))
+        for text in ([3, 1, 4], [3, 1, 4, 1, 5], [3, 1, 4, 2]):
+            reader.read(text, 1)
+        assert lengths == [3, 2, 1]

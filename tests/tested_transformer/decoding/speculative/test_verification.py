@@ -44,8 +44,8 @@ def test_it_accepts_the_overlap_of_both_distributions():
     def run(rng):
         return len(verify([rng.draw(q)], q[None], torch.stack([p, p]), rng))
 
-    found = every_outcome(run)
-    assert found[2] == pytest.approx(0.1 + 0.3 + 0.2)
+    result = every_outcome(run)
+    assert result[2] == pytest.approx(0.1 + 0.3 + 0.2)
     rest = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
     torch.testing.assert_close(left_over(p, q), rest)
     torch.testing.assert_close(left_over(p, p), p)
@@ -63,18 +63,19 @@ def test_the_formula_counts_what_a_fair_game_gives():
         assert expected_tokens(acceptance, k) == pytest.approx(mean)
 
 
-def test_rows_that_a_token_was_not_drawn_from_are_refused(as_a_caller):
-    draft, target = torch.tensor([[1.0, 0.0, 0.0]]), torch.full((2, 3), 1 / 3)
-    with pytest.raises(ValueError, match=r"drafted\[0\]=1 has no probability in draft"):
-        verify([1], draft, target, RandomSource(0))
-
-
-def test_numbers_that_do_not_fit_are_refused():
-    message = (
-        "1 drafted tokens need as many rows of draft and one more row of target; "
-        "they have 1 and 1"
-    )
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        verify([1], torch.ones(1, 3), torch.ones(1, 3), RandomSource(0))
-    with pytest.raises(ValueError, match=r"^acceptance=1\.5 must lie between 0 and 1$"):
-        expected_tokens(1.5, 2)
+def test_what_does_not_fit_is_refused(as_a_caller):
+    one, two = torch.tensor([[1.0, 0.0, 0.0]]), torch.full((2, 3), 1 / 3)
+    few = "1 drafted tokens need as many rows of draft and one more row of target; "
+    for call, message in (
+        (
+            lambda rng: verify([1], one, two, rng),
+            r"drafted\[0\]=1 has no probability in",
+        ),
+        (lambda rng: verify([0], one, one, rng), f"{few}they have 1 and 1$"),
+        (
+            lambda rng: expected_tokens(1.5, 2),
+            r"acceptance=1\.5 must lie between 0 and ",
+        ),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            call(RandomSource(0))
