@@ -5,11 +5,9 @@ variants in which two things are, other rates, and four times as many steps for 
 models that miss most.
 """
 
-from typing import Any
-
 from torch import nn
 
-from benchmarks.parts import PARTS, RECIPE, SIZE, Part, combined, train_parts
+from benchmarks.parts import PARTS, SIZE, Part, combined, rates, train_parts
 from benchmarks.run import Results, Run
 from tested_transformer.gpt import DecoderBlock
 
@@ -41,7 +39,7 @@ def _both(one: str, other: str) -> Part:
     return combined(PARTS[one], PARTS[other])
 
 
-_RATE: dict[str, Any] = {key: 2 * RECIPE[key] for key in ("lr", "embedding_lr")}
+_RATE = Part(recipe=rates(2))
 _WIDE = Part({"num_heads": 1, "head_dim": 256})
 _LONG = PARTS["four times the steps"]
 _MISSING = ("plain averages", "window of 4", "no positions", "no norms", "one layer")
@@ -59,8 +57,8 @@ CONTROLS: dict[str, Part] = {
     "six layers, no feed-forward": _both("six layers", "no feed-forward"),
     "narrow feed-forward": Part({"d_ff": SIZE["d_model"]}),
     "no root, larger start": combined(Part(change=_start_as_linear), PARTS["no root"]),
-    "twice the rate": Part(recipe=_RATE),
-    "no norms, twice the rate": combined(PARTS["no norms"], Part(recipe=_RATE)),
+    "twice the rate": _RATE,
+    "no norms, twice the rate": combined(PARTS["no norms"], _RATE),
     **{f"{name}, 4 × steps": combined(PARTS[name], _LONG) for name in _MISSING},
 }
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.parts import RECIPE, SEEDS, SIZE, Part, train_part
+from benchmarks.parts import RECIPE, SEEDS, SIZE, Part, rates, train_part
 from benchmarks.run import Results, Run
 from tested_transformer.data import WordTokenizer, load_corpus, split
 from tested_transformer.training import honest_loss
@@ -58,8 +58,7 @@ def measure(run: Run) -> Results:
     seeds = SEEDS[:1] if run.quick else SEEDS
     rows: dict[str, dict[str, Any]] = {name: {} for name in FAMILIES}
     for times, name in itertools.product(RATES, FAMILIES):
-        rates = {each: times * RECIPE[each] for each in ("lr", "embedding_lr")}
-        recipe = rates | ({"steps": 2} if run.quick else {})
+        recipe = rates(times) | ({"steps": 2} if run.quick else {})
         found: dict[str, list[float]] = {"loss": [], "number": [], "sentences": []}
         for seed in seeds:
             part = Part(FAMILIES[name], recipe)

@@ -26,6 +26,7 @@ __all__ = [
     "Part",
     "combined",
     "measure",
+    "rates",
     "train_part",
     "train_parts",
 ]
@@ -44,6 +45,13 @@ RECIPE: dict[str, Any] = {
     "embedding_lr": 0.005,
     "precision": "fp32",
 }
+
+
+def rates(times: float) -> dict[str, float]:
+    """Return all learning rates of the recipe, those of AdamW and Muon's, multiplied."""
+    full = vars(Recipe.fast(**RECIPE))
+    names = [name for name in full if name.endswith("_lr") and name != "final_lr"]
+    return {name: times * full[name] for name in ("lr", *names) if full[name]}
 
 
 @dataclass(frozen=True)
