@@ -48,7 +48,7 @@ RECIPE: dict[str, Any] = {
 
 
 def rates(times: float) -> dict[str, float]:
-    """Return all learning rates of the recipe, those of AdamW and Muon's, multiplied."""
+    """Return the learning rates of the recipe, AdamW's and Muon's, multiplied."""
     full = vars(Recipe.fast(**RECIPE))
     names = [name for name in full if name.endswith("_lr") and name != "final_lr"]
     return {name: times * full[name] for name in ("lr", *names) if full[name]}
