@@ -335,8 +335,12 @@ UNREADABLE: list[tuple[str, dict[str, Any], str]] = [
                 f"{ROPE} has original_max_position_embeddings=",
             ),
             ("llama", LINEAR, f"{ROPE} does not say factor"),
-            ("llama", {**LINEAR, "factor": "two"}, f"{ROPE}: could not convert strin"),
-            ("gemma3_text", {"rope_theta": 1.0}, f"{ROPE} does not say sliding_atten"),
+            ("llama", {**LINEAR, "factor": "two"}, f"{ROPE}: could not convert"),
+            (
+                "gemma3_text",
+                {"rope_theta": 1.0},
+                f"{ROPE} does not say sliding_attention",
+            ),
             (
                 "gemma3_text",
                 {"sliding_attention": LINEAR},
