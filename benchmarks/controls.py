@@ -1,8 +1,9 @@
 """Train variants of the book's GPT that say how far the record ``parts`` reaches.
 
 Its rows compare models after 500 steps of one recipe, with one thing changed. Here are
-variants in which two things are, other rates, and four times as many steps for the
-models that miss most.
+variants in which two things are, and four times as many steps for the models that miss
+most; and, as a measurement of its own, all its rows with the rates halved and doubled,
+since the recipe's were chosen with the whole model.
 """
 
 from torch import nn
@@ -11,7 +12,7 @@ from benchmarks.parts import PARTS, SIZE, Part, combined, rates, train_parts
 from benchmarks.run import Results, Run
 from tested_transformer.gpt import DecoderBlock
 
-__all__ = ["CONTROLS", "measure"]
+__all__ = ["CONTROLS", "RATES", "measure", "measure_rates"]
 
 
 def _start_as_linear(block: DecoderBlock) -> None:
@@ -31,6 +32,11 @@ def _without(*names: str) -> Part:
     return Part(change=change)
 
 
+def _random(block: DecoderBlock) -> None:
+    for projection in (block.attention.q_proj, block.attention.k_proj):
+        projection.requires_grad_(False)
+
+
 def _one_matrix(block: DecoderBlock) -> None:
     block.attention.k_proj = block.attention.q_proj
 
@@ -39,30 +45,59 @@ def _both(one: str, other: str) -> Part:
     return combined(PARTS[one], PARTS[other])
 
 
-_RATE = Part(recipe=rates(2))
 _WIDE = Part({"num_heads": 1, "head_dim": 256})
 _LONG = PARTS["four times the steps"]
+_NO_ROOT = PARTS["no root"]
+_ALONE = "one head, no feed-forward"
 _MISSING = ("plain averages", "window of 4", "no positions", "no norms", "one layer")
-
-CONTROLS: dict[str, Part] = {
+_FROM_VECTORS = {
     "no W^Q, no W^K": _without("q_proj", "k_proj"),
     "no W^Q, no W^K, no W^V": _without("q_proj", "k_proj", "v_proj"),
+}
+# Of the rates, that of the matrices alone: queries and keys are among them.
+_SLOW, _FAST = (Part(recipe={"muon_lr": rates(x)["muon_lr"]}) for x in (0.25, 3))
+_TIMES = {"½": Part(recipe=rates(0.5)), "2": Part(recipe=rates(2))}
+
+CONTROLS: dict[str, Part] = {
+    **_FROM_VECTORS,
+    "random W^Q, W^K": Part(change=_random),
     "one matrix for W^Q and W^K": Part(change=_one_matrix),
     "averages, no feed-forward": _both("plain averages", "no feed-forward"),
     "one layer, no positions": _both("one layer", "no positions"),
+    # As many parameters as two layers.
+    "one layer, 643 wide": combined(PARTS["one layer"], Part({"d_ff": 643})),
     "one head, no root": _both("one head", "no root"),
     "one head of 256": _WIDE,
-    "one head of 256, no root": combined(_WIDE, PARTS["no root"]),
+    "one head of 256, no root": combined(_WIDE, _NO_ROOT),
+    "one head of 256, slow": combined(_WIDE, _SLOW),
+    "one head of 256, slow, no root": combined(_WIDE, _SLOW, _NO_ROOT),
     "six layers, no residual": _both("six layers", "no residual"),
     "six layers, no feed-forward": _both("six layers", "no feed-forward"),
     "narrow feed-forward": Part({"d_ff": SIZE["d_model"]}),
-    "no root, larger start": combined(Part(change=_start_as_linear), PARTS["no root"]),
-    "twice the rate": _RATE,
-    "no norms, twice the rate": combined(PARTS["no norms"], _RATE),
-    **{f"{name}, 4 × steps": combined(PARTS[name], _LONG) for name in _MISSING},
+    "no root, larger start": combined(Part(change=_start_as_linear), _NO_ROOT),
+    "fast": _FAST,
+    "fast, no root": combined(_FAST, _NO_ROOT),
+    **{
+        f"{name}, 4 × steps": combined(part, _LONG)
+        for name, part in {
+            **{name: PARTS[name] for name in (*_MISSING, "no feed-forward", _ALONE)},
+            **_FROM_VECTORS,
+        }.items()
+    },
+}
+RATES: dict[str, Part] = {
+    f"{name}, {times} × rates": combined(part, rate)
+    for times, rate in _TIMES.items()
+    for name, part in PARTS.items()
+    if not part.recipe
 }
 
 
 def measure(run: Run) -> Results:
     """Train each variant from some seeds."""
     return train_parts(run, CONTROLS)
+
+
+def measure_rates(run: Run) -> Results:
+    """Train each row of ``parts`` at other rates."""
+    return train_parts(run, RATES)
