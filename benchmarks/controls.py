@@ -61,6 +61,9 @@ _TIMES = {"½": Part(recipe=rates(0.5)), "2": Part(recipe=rates(2))}
 CONTROLS: dict[str, Part] = {
     **_FROM_VECTORS,
     "random W^Q, W^K": Part(change=_random),
+    "larger random W^Q, W^K": combined(
+        Part(change=_start_as_linear), Part(change=_random)
+    ),
     "one matrix for W^Q and W^K": Part(change=_one_matrix),
     "averages, no feed-forward": _both("plain averages", "no feed-forward"),
     "one layer, no positions": _both("one layer", "no positions"),
