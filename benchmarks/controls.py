@@ -33,8 +33,17 @@ def _without(*names: str) -> Part:
 
 
 def _random(block: DecoderBlock) -> None:
+    """Leave queries and keys as they were drawn: scores near 0."""
     for projection in (block.attention.q_proj, block.attention.k_proj):
         projection.requires_grad_(False)
+
+
+def _larger_random(block: DecoderBlock) -> None:
+    """Draw them so large that scores differ, twice as large as ``nn.Linear`` does."""
+    _start_as_linear(block)
+    _random(block)
+    for projection in (block.attention.q_proj, block.attention.k_proj):
+        projection.weight *= 2
 
 
 def _one_matrix(block: DecoderBlock) -> None:
@@ -61,14 +70,11 @@ _TIMES = {"½": Part(recipe=rates(0.5)), "2": Part(recipe=rates(2))}
 CONTROLS: dict[str, Part] = {
     **_FROM_VECTORS,
     "random W^Q, W^K": Part(change=_random),
-    "larger random W^Q, W^K": combined(
-        Part(change=_start_as_linear), Part(change=_random)
-    ),
+    "larger random W^Q, W^K": Part(change=_larger_random),
     "one matrix for W^Q and W^K": Part(change=_one_matrix),
     "averages, no feed-forward": _both("plain averages", "no feed-forward"),
     "one layer, no positions": _both("one layer", "no positions"),
-    # As many parameters as two layers.
-    "one layer, 643 wide": combined(PARTS["one layer"], Part({"d_ff": 643})),
+    "one layer, as many parameters": combined(PARTS["one layer"], Part({"d_ff": 643})),
     "one head, no root": _both("one head", "no root"),
     "one head of 256": _WIDE,
     "one head of 256, no root": combined(_WIDE, _NO_ROOT),

@@ -3,6 +3,7 @@
 What each should compute is written here once more, in the open.
 """
 
+from functools import singledispatch
 from typing import Any
 
 import torch
@@ -33,7 +34,12 @@ from tested_transformer.attentions import (
 )
 from tested_transformer.attentions.states import StateLayer
 from tested_transformer.masks import causal_mask
-from tested_transformer.multihead import MultiHeadAttention, merge_heads, split_heads
+from tested_transformer.multihead import (
+    MultiHeadAttention,
+    attend_with_softmax,
+    merge_heads,
+    split_heads,
+)
 from tested_transformer.positions import rotary_table
 
 __all__ = ["assert_attention", "assert_causal", "check_attention"]
@@ -63,15 +69,29 @@ def _masked(
 
 @adapter.register
 def _of_heads(layer: MultiHeadAttention) -> dict[str, Any]:
-    core = layer.core
-    settings: dict[str, Any] = {}
+    # The core of ``ChosenBlocks`` is a method of it.
+    core = getattr(layer.core, "__self__", layer.core)
+    adapted = {"call": _masked, "like": _meant(core, layer), "pieces": _pieces}
+    if isinstance(core, ChosenBlocks):
+        adapted |= {"call": _causal, "causal": True}
+    return adapted
+
+
+@singledispatch
+def _meant(core: object, layer: _Layer) -> Any:
+    """Return what a layer with this core should compute; ``None`` if it is not known.
+
+    Then the checker says that it cannot tell. A new core is registered below.
+    """
+    return _tables(layer) if core is attend_with_softmax else None
+
+
+def _tables(layer: _Layer, **settings: Any) -> Reference:
+    """Return softmax attention with the layer's projections, norms and settings."""
     if layer.qk_norm:
         norm = nn.LayerNorm(layer.head_dim, elementwise_affine=False)
-        settings = {"norm_q": norm, "norm_k": norm}
-    if isinstance(core, AdjustedCore):
-        settings |= {"scale": core.scale, "soft_cap": core.soft_cap, "sink": core.sink}
-        settings |= {"gate": _gate} if core.gate_proj is not None else {}
-    like = Reference(
+        settings |= {"norm_q": norm, "norm_k": norm}
+    return Reference(
         q=layer.q_proj,
         k=layer.k_proj,
         v=layer.v_proj,
@@ -80,15 +100,28 @@ def _of_heads(layer: MultiHeadAttention) -> dict[str, Any]:
         num_kv_heads=layer.num_kv_heads,
         **settings,
     )
-    adapted = {"call": _masked, "like": like, "pieces": _pieces}
-    if isinstance(core, DifferentialCore):
-        return adapted | {"like": _differential(like)}
-    if isinstance(core, IndexerCore):
-        return adapted | {"like": _choosing_keys}
-    if isinstance(getattr(core, "__self__", None), ChosenBlocks):
-        adapted |= {"call": _causal, "like": _in_blocks, "causal": True}
-        return adapted
-    return adapted
+
+
+@_meant.register
+def _(core: AdjustedCore, layer: _Layer) -> Reference:
+    gate = {} if core.gate_proj is None else {"gate": _gate}
+    settings = {"scale": core.scale, "soft_cap": core.soft_cap, "sink": core.sink}
+    return _tables(layer, **settings, **gate)
+
+
+@_meant.register
+def _(core: DifferentialCore, layer: _Layer) -> Any:
+    return _differential(_tables(layer))
+
+
+@_meant.register
+def _(core: IndexerCore, layer: _Layer) -> Any:
+    return _choosing_keys
+
+
+@_meant.register
+def _(core: ChosenBlocks, layer: _Layer) -> Any:
+    return _in_blocks
 
 
 def _gate(layer: _Layer, x: Tensor) -> Tensor:

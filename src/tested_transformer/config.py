@@ -18,7 +18,7 @@ from tested_transformer.checks import (
 from tested_transformer.habits import MODEL_SETTINGS, advise_on_settings
 from tested_transformer.interfaces import Attention, LayerSettings
 from tested_transformer.layers import ACTIVATIONS, GATED, NORM_PLACES, NORMS
-from tested_transformer.multihead import SOFTMAX
+from tested_transformer.multihead import SOFTMAX, Softmax
 from tested_transformer.positions import POSITIONS
 
 __all__ = ["GPTConfig", "fitting_positions"]
@@ -184,7 +184,10 @@ class GPTConfig:
                 f"positions={self.positions!r} does not fit attention="
                 f"{self.attention!r}: choose one of {', '.join(fitting)}"
             )
-        for name in self.attention.unsupported:
+        # Other cores have parameters or choices of their own for each head.
+        plain = type(self.attention) is Softmax
+        of_softmax = "softmax_every" if plain else "kept_heads"
+        for name in (*self.attention.unsupported, of_softmax):
             value = getattr(self, name)
             if value != type(self).__dataclass_fields__[name].default:
                 raise ValueError(

@@ -122,7 +122,8 @@ class Attention(Protocol):
 
     Attributes:
         positions: The positional encodings that fit, the recommended one first.
-        unsupported: Settings of a model that must keep their defaults.
+        unsupported: Settings of a model that must keep their defaults. Heads can be
+            left out of plain softmax alone, whatever stands here.
         has_scores: Whether it scores queries against keys. If not, it keeps a state,
             and rotary positions and ALiBi do not reach it.
         keeps_heads: Whether the cache holds keys and values of each head.

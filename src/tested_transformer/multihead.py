@@ -201,7 +201,7 @@ class Softmax:
     """
 
     positions: ClassVar[tuple[str, ...]] = POSITIONS
-    unsupported: ClassVar[tuple[str, ...]] = ("softmax_every",)
+    unsupported: ClassVar[tuple[str, ...]] = ()
     has_scores: ClassVar[bool] = True
     keeps_heads: ClassVar[bool] = True
     weighs_by_head: ClassVar[bool] = True

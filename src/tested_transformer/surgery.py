@@ -13,7 +13,7 @@ from torch import Tensor
 from tested_transformer.checks import validate_choice
 from tested_transformer.gpt import GPT
 from tested_transformer.interpret import shut
-from tested_transformer.multihead import MultiHeadAttention
+from tested_transformer.multihead import MultiHeadAttention, Softmax
 from tested_transformer.rotary_scaling import (
     SCALINGS,
     linear_rates,
@@ -120,7 +120,7 @@ def prune_heads(model: GPT, heads: Iterable[tuple[int, int]]) -> GPT:
 
 
 def _validate_prunable(model: GPT) -> None:
-    if "kept_heads" in model.config.attention.unsupported:
+    if type(model.config.attention) is not Softmax:
         raise ValueError(
             f"attention={model.config.attention!r} of model must be Softmax(): only "
             "its heads can be pruned"

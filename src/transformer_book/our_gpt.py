@@ -6,6 +6,7 @@ agree with its subject, and can the grammar write this sentence?
 """
 
 import re
+from statistics import fmean
 from typing import NamedTuple
 
 import torch
@@ -34,6 +35,7 @@ __all__ = [
     "sentences_right",
     "tell",
     "worth",
+    "worth_by_rate",
 ]
 
 
@@ -169,18 +171,19 @@ def worth(*parts: str) -> str:
     """Return a table of what is lost without parts of the book's model.
 
     Each row is the same model, trained in the same way with one thing changed, from
-    three seeds. ``python -m benchmarks parts`` measured it, and ``controls``.
+    three seeds. ``python -m benchmarks parts`` measured it, and ``controls`` and
+    ``rates``.
 
     Args:
-        parts: Names of rows of the record ``parts``, or of ``controls``; all of
-            ``parts`` by default. The whole model comes first in any case.
+        parts: Names of rows of these records; all of ``parts`` by default. The whole
+            model comes first in any case.
 
     Raises:
         ValueError: If there is no such row.
     """
     rows = load_record("parts")["results"]["rows"]
-    if {*parts} - {*rows}:
-        rows = rows | load_record("controls")["results"]["rows"]
+    for record in ("controls", "rates") if {*parts} - {*rows} else ():
+        rows = rows | load_record(record)["results"]["rows"]
     for name in parts:
         if name not in rows:
             raise ValueError(f"{name!r} must be one of {', '.join(rows)}")
@@ -194,4 +197,44 @@ def worth(*parts: str) -> str:
         number = " ".join(f"{100 * each:3.0f}" for each in row["number"])
         right = " ".join(f"{100 * each:3.0f}" for each in row["sentences"])
         table.append(f"{name:{width}}{loss:20}{number:20}{right}")
+    return "\n".join(table)
+
+
+def worth_by_rate(*parts: str) -> str:
+    """Return the table of ``worth`` at half, once and twice the learning rates.
+
+    Each number is the mean of three seeds.
+
+    Args:
+        parts: Names of rows of the record ``rates``, without the rates; all of them by
+            default. The whole model comes first in any case.
+
+    Raises:
+        ValueError: If there is no such row.
+    """
+    at_once = load_record("parts")["results"]["rows"]
+    others = load_record("rates")["results"]["rows"]
+    known = [name for name in at_once if f"{name}, 2 × rates" in others]
+    for name in parts:
+        if name not in known:
+            raise ValueError(f"{name!r} must be one of {', '.join(known)}")
+    names = [known[0], *(name for name in parts or known if name != known[0])]
+    width = max(map(len, names)) + 2
+    heads = " ".join(f"{times:>4}" for times in ("½", "1", "2"))
+    table = [
+        f"{'':{width}}{'loss':18}{'number right, %':18}sentences right, %",
+        f"{'times the rates':{width}}" + "    ".join([heads] * 3),
+    ]
+    for name in names:
+        of_rates = [f"{name}, ½ × rates", name, f"{name}, 2 × rates"]
+        rows = [(at_once | others)[each] for each in of_rates]
+        shown = [
+            " ".join(f"{factor * fmean(row[key]):4{form}}" for row in rows)
+            for key, factor, form in (
+                ("loss", 1, ".2f"),
+                ("number", 100, ".0f"),
+                ("sentences", 100, ".0f"),
+            )
+        ]
+        table.append(f"{name:{width}}" + "    ".join(shown))
     return "\n".join(table)

@@ -24,11 +24,13 @@ def test_views_are_no_operations_and_reading_a_number_is_a_wait() -> None:
 
 def test_a_pass_takes_no_more_than_was_recorded_and_hardly_more_if_it_is_long() -> None:
     for name in ATTENTIONS:
-        recorded = RECORD["training pass of a layer"][name]["256"]
         counts = counted(training_pass(name, 256))
-        assert counts.operations <= recorded["operations"], name
-        assert counts.waits <= recorded["waits"], name
-        assert counts.bytes <= 1.01 * recorded["bytes"], name
+        # A new way to attend has no record until the next measurement.
+        if name in RECORD["training pass of a layer"]:
+            recorded = RECORD["training pass of a layer"][name]["256"]
+            assert counts.operations <= recorded["operations"], name
+            assert counts.waits <= recorded["waits"], name
+            assert counts.bytes <= 1.01 * recorded["bytes"], name
         # A loop over blocks or chunks has four times as many.
         long = counted(training_pass(name, 1024))
         assert long.operations <= 1.3 * counts.operations, name

@@ -18,7 +18,6 @@ from tested_transformer.attentions import (
     DeltaRule,
     Differential,
     Latent,
-    LinearRecurrence,
     attention_named,
     name_of,
 )
@@ -33,19 +32,22 @@ USUAL = LayerSettings(
     d_model=D, num_heads=H, head_dim=D_K, num_kv_heads=H, dtype=torch.float64
 )
 GROUPED = replace(USUAL, num_kv_heads=2)
+# Each with a name, with its defaults; and those that want other settings here.
 LAYERS: dict[str, tuple[Attention, LayerSettings]] = {
+    name: (each, USUAL if "num_kv_heads" in each.unsupported else GROUPED)
+    for name, each in ATTENTIONS.items()
+} | {
     "softmax": (Softmax(), USUAL),
     "grouped": (Softmax(), replace(GROUPED, bias=False)),
     "qk_norm": (Softmax(), replace(GROUPED, qk_norm=True)),
     "qk_norm together": (Softmax(), replace(GROUPED, qk_norm="projection")),
-    "sink": (AdjustedSoftmax(learned_sink=True), GROUPED),
-    "cap": (AdjustedSoftmax(soft_cap=0.7), replace(USUAL, qk_norm=True)),
-    "gate": (AdjustedSoftmax(gate="features", scale=0.3), GROUPED),
+    "soft_capped": (AdjustedSoftmax(soft_cap=0.7), replace(USUAL, qk_norm=True)),
+    "gated": (AdjustedSoftmax(gate="features", scale=0.3), GROUPED),
     "gated heads": (AdjustedSoftmax(gate="heads"), replace(USUAL, qk_norm=True)),
     "differential": (Differential(), replace(GROUPED, qk_norm=True, layer=2)),
-    "chosen blocks": (ChosenBlocks(block_size=3), replace(GROUPED, qk_norm=True)),
+    "blocks": (ChosenBlocks(block_size=3), replace(GROUPED, qk_norm=True)),
     # Queries up to the 18th read all keys; the indexer's key is cut into uneven slices.
-    "chosen keys": (ChosenKeys(keys_per_query=18, index_dim=5), GROUPED),
+    "indexer": (ChosenKeys(keys_per_query=18, index_dim=5), GROUPED),
     "compressed": (Compressed(compress=3, window=5), replace(USUAL, bias=False)),
     # Queries up to the 18th read all entries.
     "compressed, chosen": (
@@ -55,10 +57,7 @@ LAYERS: dict[str, tuple[Attention, LayerSettings]] = {
         USUAL,
     ),
     "latent": (Latent(latent_dim=7), USUAL),
-    "linear": (LinearRecurrence(), USUAL),
-    "gated linear": (LinearRecurrence(gated=True), USUAL),
     "delta": (DeltaRule(), replace(USUAL, bias=False)),
-    "gated delta": (DeltaRule(gated=True), USUAL),
 }
 
 
@@ -114,9 +113,12 @@ def test_it_is_a_layer_of_its_settings_and_they_have_a_name(name: str) -> None:
     assert len({attention, replace(attention)}) == 1
 
 
-def test_every_name_is_asked() -> None:
-    kinds = {type(attention) for attention, _ in LAYERS.values()}
-    assert {type(attention) for attention in ATTENTIONS.values()} == kinds
+@every
+def test_its_settings_say_whether_a_cache_holds_its_heads(name: str) -> None:
+    attention, settings = LAYERS[name]
+    keys = make_layer(name).new_cache(B, T).nbytes
+    of_heads = B * T * settings.num_kv_heads * 2 * D_K * 8
+    assert attention.keeps_heads == (keys == of_heads)
 
 
 @every

@@ -1,5 +1,7 @@
 """The book's model, and what judges it."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -10,6 +12,7 @@ from transformer_book.our_gpt import (
     our_gpt,
     sentences_right,
     worth,
+    worth_by_rate,
 )
 
 
@@ -58,6 +61,17 @@ def test_sentences_are_judged_by_the_grammar() -> None:
     assert sentences_right(model, words, num_samples=4) < 0.1
 
 
-def test_an_unknown_part_is_told_which_there_are() -> None:
+@pytest.mark.parametrize("table", [worth, worth_by_rate])
+def test_an_unknown_part_is_told_which_there_are(table: Callable[[str], str]) -> None:
     with pytest.raises(ValueError, match=r"^'two heads' must be one of the whole"):
-        worth("two heads")
+        table("two heads")
+
+
+def test_the_rates_of_a_row_stand_in_order() -> None:
+    for line in worth_by_rate().splitlines()[2:]:
+        name = line.split("  ")[0]
+        rows = [f"{name}, ½ × rates", name, f"{name}, 2 × rates"]
+        numbers = [worth(row).splitlines()[-1].split()[-6:-3] for row in rows]
+        means = [sum(map(int, each)) / 3 for each in numbers]
+        shown = [float(each) for each in line.split()[-6:-3]]
+        assert shown == pytest.approx(means, abs=1)

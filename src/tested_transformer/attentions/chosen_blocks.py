@@ -269,7 +269,7 @@ class ChosenBlocks(Softmax):
     block_size: int = 16
     num_chosen: int = 3
 
-    unsupported: ClassVar[tuple[str, ...]] = ("kept_heads", "windows")
+    unsupported: ClassVar[tuple[str, ...]] = ("windows",)
     reads_padding: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

@@ -227,7 +227,6 @@ class Compressed:
     )
     unsupported: ClassVar[tuple[str, ...]] = (
         "num_kv_heads",
-        "kept_heads",
         "qk_norm",
         "windows",
     )

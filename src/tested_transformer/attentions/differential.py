@@ -49,7 +49,6 @@ class Differential(Softmax):
     as in ``transformers``; the authors' code pairs neighbors.
     """
 
-    unsupported: ClassVar[tuple[str, ...]] = ("kept_heads",)
     weighs_by_head: ClassVar[bool] = False
 
     def make_core(self, settings: LayerSettings) -> "DifferentialCore":

@@ -207,7 +207,6 @@ class ChosenKeys(Softmax):
     dense: bool = False
     fp8: bool = False
 
-    unsupported: ClassVar[tuple[str, ...]] = ("kept_heads",)
     keeps_heads: ClassVar[bool] = False  # the indexer's keys lie in the cache, too
 
     def __post_init__(self) -> None:

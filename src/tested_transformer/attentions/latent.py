@@ -52,7 +52,6 @@ class Latent:
     positions: ClassVar[tuple[str, ...]] = ("rotary",)
     unsupported: ClassVar[tuple[str, ...]] = (
         "num_kv_heads",
-        "kept_heads",
         "qk_norm",
         "softmax_every",
     )

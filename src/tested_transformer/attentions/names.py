@@ -1,7 +1,8 @@
 """The names of ways to attend, which files and the command line know them by.
 
-A new way to attend needs a line here, and nothing else: its name, and its settings with
-their defaults.
+A new way to attend is a module of this folder, imported here, and a line in
+``ATTENTIONS``: its name, and its settings with their defaults. Files, the command line
+and the tests that ask every way to attend find it there.
 """
 
 from collections.abc import Mapping

@@ -6,7 +6,7 @@ gate after it. ``AdjustedSoftmax`` combines any of them, and has none by default
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Unpack
+from typing import Unpack
 
 import torch
 import torch.nn.functional as F
@@ -223,8 +223,6 @@ class AdjustedSoftmax(Softmax):
     soft_cap: float | None = None
     learned_sink: bool = False
     gate: str = "none"
-
-    unsupported: ClassVar[tuple[str, ...]] = ("kept_heads",)
 
     def __post_init__(self) -> None:
         validate_choice("gate", self.gate, GATES)

@@ -251,7 +251,6 @@ class Stateful:
     positions: ClassVar[tuple[str, ...]] = ("learned", "sinusoidal", "none")
     unsupported: ClassVar[tuple[str, ...]] = (
         "num_kv_heads",
-        "kept_heads",
         "qk_norm",
         "windows",
     )

@@ -10,6 +10,7 @@ from codecs import BOM_UTF8
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from errno import EISDIR
 from http.client import HTTPException
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
@@ -289,8 +290,11 @@ def whole_file(path: Path) -> Generator[BinaryIO]:
     and then renamed. If anything fails, the temporary file is removed.
 
     Raises:
-        OSError: If the folder cannot be written, or the disk is full.
+        OSError: If the folder cannot be written, or the disk is full, or ``path`` is a
+            folder.
     """
+    if path.is_dir():  # The error of the renaming would name the temporary file.
+        raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:

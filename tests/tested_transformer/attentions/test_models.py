@@ -17,13 +17,11 @@ from tested_transformer.attentions import (
     ChosenBlocks,
     ChosenKeys,
     Compressed,
-    CompressedAttention,
     DeltaAttention,
     DeltaRule,
     Differential,
     Latent,
     LatentAttention,
-    LinearAttention,
     LinearRecurrence,
     attention_named,
     name_of,
@@ -40,7 +38,6 @@ from tested_transformer.decoding import (
 )
 from tested_transformer.decoding.cache_readers import PagedReader
 from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.interfaces import Attention
 from tested_transformer.interpret import record_heads
 from tested_transformer.multihead import MultiHeadAttention, Softmax
 
@@ -50,12 +47,16 @@ SMALL = GPTConfig(
     vocab_size=V, max_seq_len=LONGEST, d_model=H * D_K, num_heads=H, num_layers=L
 )
 BLOCKS = {"attention": ChosenBlocks(block_size=5, num_chosen=2)}
+# Each with a name, with its defaults; and those that want other settings here.
 MODELS: dict[str, dict[str, Any]] = {
+    name: {"attention": each, "positions": each.positions[0]}
+    for name, each in ATTENTIONS.items()
+    if type(each) is not Softmax
+} | {
     "latent": {"attention": Latent(latent_dim=11), "positions": "rotary"},
     "linear": {"attention": LinearRecurrence(), "smear": True},
     "gated_linear": {"attention": LinearRecurrence(gated=True), "positions": "none"},
     "delta": {"attention": DeltaRule(), "positions": "sinusoidal", "bias": False},
-    "gated_delta": {"attention": DeltaRule(gated=True)},
     "differential": {"attention": Differential(), "positions": "rotary"},
     "gated": {
         "attention": AdjustedSoftmax(gate="features"),
@@ -113,29 +114,13 @@ def some_tokens(length: int = LONGEST) -> Tensor:
     return torch.randint(V, (B, length), generator=torch.Generator().manual_seed(3))
 
 
-def test_each_name_makes_the_layer_of_its_chapter() -> None:
-    kinds: dict[str, tuple[type, Attention]] = {
-        "softmax": (MultiHeadAttention, Softmax()),
-        "latent": (LatentAttention, Latent()),
-        "linear": (LinearAttention, LinearRecurrence(gated=False)),
-        "gated_linear": (LinearAttention, LinearRecurrence(gated=True)),
-        "delta": (DeltaAttention, DeltaRule(gated=False)),
-        "gated_delta": (DeltaAttention, DeltaRule(gated=True)),
-        "kimi_delta": (DeltaAttention, DeltaRule(gated=True, by_feature=True)),
-        "differential": (MultiHeadAttention, Differential()),
-        "gated": (MultiHeadAttention, AdjustedSoftmax(gate="features")),
-        "soft_capped": (MultiHeadAttention, AdjustedSoftmax(soft_cap=50.0)),
-        "sink": (MultiHeadAttention, AdjustedSoftmax(learned_sink=True)),
-        "blocks": (MultiHeadAttention, ChosenBlocks(block_size=16, num_chosen=3)),
-        "indexer": (MultiHeadAttention, ChosenKeys(keys_per_query=16, index_heads=2)),
-        "compressed": (CompressedAttention, Compressed(compress=4, window=16)),
-    }
-    assert [*kinds] == [*ATTENTIONS]
-    for name, (kind, attention) in kinds.items():
+def test_each_name_makes_the_layer_of_its_settings() -> None:
+    for name, attention in ATTENTIONS.items():
         assert attention_named(name) == attention
         assert name_of(attention) == (name, asdict(attention))
-        settings = {"attention": attention, "positions": attention.positions[0]}
-        layers = [block.attention for block in GPT(replace(SMALL, **settings)).blocks]
+        config = replace(SMALL, attention=attention, positions=attention.positions[0])
+        kind = type(attention.make(config.layer_settings(0)))
+        layers = [block.attention for block in GPT(config).blocks]
         assert {type(layer) for layer in layers} == {kind}
 
 

@@ -50,3 +50,12 @@ def test_the_name_is_taken_only_when_the_bytes_are_on_the_disk(tmp_path, monkeyp
     # Others may read it as they may read any new file.
     (path.parent / "any").touch()
     assert len({file.stat().st_mode for file in path.parent.iterdir()}) == 1
+
+
+def test_a_folder_in_its_place_is_named(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(IsADirectoryError) as error:
+        write_whole(folder, [])
+    assert error.value.filename == str(folder)
+    assert [*tmp_path.iterdir()] == [folder]
