@@ -24,7 +24,9 @@ from tested_transformer.gpt import GPT, GPTConfig
 __all__ = ["KINDS", "make_model", "measure"]
 
 D_MODEL, HEADS, LAYERS, LENGTH, BATCH, STEPS, RATE = 64, 4, 2, 64, 16, 600, 3e-3
+WARM_UP = 60  # steps
 SEEDS, LONGER = (1, 2, 3), 1500  # steps of two kinds that are trained once more
+PAIRS = (("2 heads", "latent of 48"), ("1 head", "latent of 16"))  # of equal caches
 # For each model the number of heads of keys and values, or the width of the latent.
 KINDS = {
     "4 heads": (4, None),
@@ -68,10 +70,14 @@ def measure(run: Run) -> Results:
     steps, seeds = (2, SEEDS[:1]) if run.quick else (STEPS, SEEDS)
     test = windows(held_out, 256, LENGTH + 1, seeded(0))
 
-    def trained(kind: str, steps: int, seed: int) -> tuple[GPT, float]:
+    warm_up = 1 if run.quick else WARM_UP
+
+    def trained(
+        kind: str, steps: int, seed: int, times: float = 1
+    ) -> tuple[GPT, float]:
         torch.manual_seed(seed)
         model = make_model(kind, vocab_size)
-        descent = Descent(steps, RATE, weight_decay=0.01)
+        descent = Descent(steps, times * RATE, warm_up, weight_decay=0.01)
         fit_to_text(model, training, descent, seed=seed, batch=BATCH, length=LENGTH)
         with torch.no_grad():
             return model, guess_loss(model, test).item()
@@ -95,6 +101,7 @@ def measure(run: Run) -> Results:
             "length": LENGTH,
             "batch": BATCH,
             "steps": steps,
+            "warm-up": warm_up,
             "characters": vocab_size,
         },
         "seeds": [*seeds],
@@ -103,7 +110,12 @@ def measure(run: Run) -> Results:
             "steps": longer,
             **{
                 kind: [trained(kind, longer, seed)[1] for seed in seeds]
-                for kind in ("2 heads", "latent of 48")
+                for kind in PAIRS[0]
             },
+        },
+        "twice the rate": {
+            kind: [trained(kind, steps, seed, times=2)[1] for seed in seeds]
+            for pair in PAIRS
+            for kind in pair
         },
     }

@@ -5,12 +5,13 @@ of what they see, the others zeros. And a small GPT of each kind is trained on t
 """
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from benchmarks.learning import (
     Descent,
@@ -25,6 +26,7 @@ from benchmarks.run import Results, Run
 from tested_transformer.attentions import (
     AdjustedSoftmax,
     Differential,
+    DifferentialCore,
 )
 from tested_transformer.data import load_corpus
 from tested_transformer.gpt import GPT, GPTConfig
@@ -43,6 +45,8 @@ KINDS: dict[str, Softmax] = {
 WIDER = "softmax, wider"
 EXTRA = 32  # rows of the feed-forward: two matrices of them, and a bias
 WIDTH, LENGTH, HEADS = 16, 24, 2  # of the layer that learns to be silent
+LONGER = 4  # times the steps
+TIMES = (0.5, 2, 4)  # the learning rate of the GPTs
 D_MODEL, NUM_HEADS, NUM_LAYERS, WINDOW = 64, 4, 2, 64  # of the GPT
 FROM = 8  # measure from this position on
 
@@ -54,6 +58,20 @@ def make_layer(
     return MultiHeadAttention(
         d_model=d_model, num_heads=num_heads, bias=bias, core=KINDS[kind], layer=layer
     )
+
+
+class _Followed(nn.Module):
+    """A layer, and a feed-forward that reads the token and what the layer returns."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+        self.up = nn.Linear(2 * WIDTH, 4 * WIDTH)
+        self.down = nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: Tensor, **options: bool) -> Tensor:
+        read = self.layer(x, **options)
+        return self.down(self.up(torch.cat([x, read], dim=-1)).relu())
 
 
 def draw_questions(
@@ -99,9 +117,7 @@ def measure(run: Run) -> Results:
                     maps[kind] = _map(layer)
             measured = {name: [run[name] for run in runs] for name in runs[0]}
             silent[task][kind] = measured
-    with patch.object(F, "rms_norm", lambda x, *_, **__: x):  # as if it had none
-        bare = [_train_layer("differential", n, steps, marked=False) for n in seeds]
-        without = [_look_at_layer(layer, marked=False)["error"] for layer in bare]
+    changed = _changed(steps, seeds)
     characters = 20_000 if run.quick else 300_000
     corpus = load_corpus("grammar", num_characters=characters)
     train, held_out, vocab_size = as_characters(corpus.text)
@@ -114,12 +130,21 @@ def measure(run: Run) -> Results:
             runs.append(_look_at_gpt(model, held_out))
             print("text", kind, seed, runs[-1], flush=True)
         text[kind] = {name: [run[name] for run in runs] for name in runs[0]}
-    longer = 4 * text_steps
-    later: dict[str, list[float]] = {"softmax": [], "gate": []}
-    for kind, losses in later.items():
+    longer = LONGER * text_steps
+
+    def losses(kind: str, steps: int, times: float = 1) -> list[float]:
+        found = []
         for seed in seeds:
-            model = _train_gpt(kind, seed, longer, train, vocab_size)
-            losses.append(_look_at_gpt(model, held_out)["loss"])
+            model = _train_gpt(kind, seed, steps, train, vocab_size, times)
+            found.append(_look_at_gpt(model, held_out)["loss"])
+        print("text", kind, steps, times, found, flush=True)
+        return found
+
+    later = {kind: losses(kind, longer) for kind in ("softmax", "gate")}
+    rates = {
+        f"{times:g}": {kind: losses(kind, text_steps, times) for kind in text}
+        for times in TIMES
+    }
     x, _ = draw_questions(1, seeded(0))
     return {
         "size": {
@@ -135,19 +160,58 @@ def measure(run: Run) -> Results:
         },
         "seeds": list(seeds),
         "silent": silent,
-        "unmarked, differential without its norm": without,
+        "unmarked, changed": changed,
         "asks": [bool(flag > 0) for flag in x[0, :, 1]],
         "maps": maps,
         "text": text,
         "text, longer": {"steps": longer, **later},
+        "text, times the rate": rates,
     }
 
 
+def _unchanged(x: Tensor, *_: object, **__: object) -> Tensor:
+    return x
+
+
+def _nothing(_: DifferentialCore) -> Tensor:
+    return torch.zeros(())
+
+
+def _changed(steps: int, seeds: tuple[int, ...]) -> dict[str, list[float]]:
+    """Return the errors if no first token is marked, with one thing changed."""
+    bare = patch.object(F, "rms_norm", _unchanged)
+    alone = patch.object(DifferentialCore, "share", _nothing)
+    longer = LONGER * steps
+    ways: dict[str, tuple[str, Any, dict[str, Any]]] = {
+        "softmax, 8 heads": ("softmax", nullcontext(), {"heads": 8}),
+        "softmax, 4 × steps": ("softmax", nullcontext(), {"steps": longer}),
+        "softmax, feed-forward": ("softmax", nullcontext(), {"followed": True}),
+        "gate, 4 × steps": ("gate", nullcontext(), {"steps": longer}),
+        "differential, no norm": ("differential", bare, {}),
+        "differential, norm alone": ("differential", alone, {}),
+    }
+    errors = {}
+    for name, (kind, context, options) in ways.items():
+        how: dict[str, Any] = {"steps": steps, "marked": False, **options}
+        with context:
+            errors[name] = [_error(_train_layer(kind, n, **how)) for n in seeds]
+        print("unmarked", name, errors[name], flush=True)
+    return errors
+
+
 def _train_layer(
-    kind: str, seed: int, steps: int, *, marked: bool
-) -> MultiHeadAttention:
+    kind: str,
+    seed: int,
+    steps: int,
+    *,
+    marked: bool,
+    heads: int = HEADS,
+    followed: bool = False,
+) -> nn.Module:
     torch.manual_seed(seed)
-    layer = make_layer(kind, WIDTH, HEADS, 0, bias=True)
+    layer: nn.Module = make_layer(kind, WIDTH, heads, 0, bias=True)
+    if followed:
+        layer = _Followed(layer)
     generator = seeded(seed)
 
     def loss_at(step: int) -> Tensor:
@@ -165,16 +229,28 @@ def _first_share(weights: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _look_at_layer(layer: MultiHeadAttention, *, marked: bool) -> dict[str, float]:
+def _error(layer: nn.Module) -> float:
+    """Return the error of a layer if no first token is marked."""
+    x, wanted = draw_questions(512, seeded(0), marked=False)
+    return round(_relative(layer(x, causal=True), wanted).item(), 4)
+
+
+def _relative(output: Tensor, wanted: Tensor) -> Tensor:
+    """Return the squared error, relative to that of a layer that is always silent."""
+    right = wanted[:, FROM:] - output[:, FROM:]
+    return right.square().mean() / wanted[:, FROM:].square().mean()
+
+
+@torch.no_grad()
+def _look_at_layer(layer: nn.Module, *, marked: bool) -> dict[str, float]:
     """Return the error, and the weights that asking and silent tokens give."""
     generator = seeded(0)
     x, wanted = draw_questions(512, generator, marked=marked)
     output, weights = layer(x, causal=True, return_weights=True)
     silent = (x[:, FROM:, 1] < 0)[:, None].expand_as(weights[:, :, FROM:, 0])
     first, sums = _first_share(weights), weights[:, :, FROM:].sum(dim=-1)
-    right = wanted[:, FROM:] - output[:, FROM:]
     measured = {
-        "error": right.square().mean() / wanted[:, FROM:].square().mean(),
+        "error": _relative(output, wanted),
         "first, silent": first[silent].mean(),
         "first, asking": first[~silent].mean(),
         "given, silent": sums[silent].mean(),
@@ -184,7 +260,7 @@ def _look_at_layer(layer: MultiHeadAttention, *, marked: bool) -> dict[str, floa
 
 
 @torch.no_grad()
-def _map(layer: MultiHeadAttention) -> list[list[float]]:
+def _map(layer: nn.Module) -> list[list[float]]:
     """Return the weights of the head that looks most at the first token of a text."""
     x, _ = draw_questions(1, seeded(0))
     _, weights = layer(x, causal=True, return_weights=True)
@@ -192,7 +268,9 @@ def _map(layer: MultiHeadAttention) -> list[list[float]]:
     return [[round(weight, 3) for weight in row] for row in head.tolist()]
 
 
-def _train_gpt(kind: str, seed: int, steps: int, ids: Tensor, vocab_size: int) -> GPT:
+def _train_gpt(
+    kind: str, seed: int, steps: int, ids: Tensor, vocab_size: int, times: float = 1
+) -> GPT:
     torch.manual_seed(seed)
     config = GPTConfig(
         vocab_size=vocab_size,
@@ -207,7 +285,7 @@ def _train_gpt(kind: str, seed: int, steps: int, ids: Tensor, vocab_size: int) -
     layer = "softmax" if kind == WIDER else kind
     for number, block in enumerate(model.blocks):
         block.attention = make_layer(layer, D_MODEL, NUM_HEADS, number, bias=False)
-    descent = Descent(steps, 3e-3, warm_up=30, clip=1.0)
+    descent = Descent(steps, times * 3e-3, warm_up=30, clip=1.0)
     fit_to_text(model, ids, descent, batch=8, length=WINDOW, seed=seed)
     return model
 

@@ -244,24 +244,26 @@ LONG = 150  # long enough for a search for negligible keys to pay
 
 
 @pytest.mark.parametrize(
-    ("dtype", "size", "negligible"),
+    ("dtype", "size", "scale", "negligible"),
     [
-        (torch.float32, 1.0, True),
-        (torch.float32, 3.0, True),
-        (torch.float64, 1.0, True),
-        (torch.float64, 60.0, False),  # the scores outdo any bias
+        (torch.float32, 1.0, None, True),
+        (torch.float32, 3.0, 0.2, True),
+        (torch.float64, 1.0, None, True),
+        (torch.float64, 60.0, None, False),  # the scores outdo any bias
+        (torch.float64, 1.0, 10.0, False),
     ],
     ids=str,
 )
 def test_keys_that_weigh_nothing_are_left_out_and_others_never(
-    dtype: torch.dtype, size: float, negligible: bool, spy: Spy
+    dtype: torch.dtype, size: float, scale: float | None, negligible: bool, spy: Spy
 ):
     inputs = [
         (factor * torch.randn(B, 3, LONG, D_K, dtype=dtype)).requires_grad_()
         for factor in (size, 1.0, 1.0)
     ]
     slopes = torch.tensor([1.0, 0.01, 4.0], dtype=dtype)
-    options = {"causal": True, "score_bias": alibi_bias(slopes, LONG)}
+    bias = alibi_bias(slopes, LONG)
+    options = {"causal": True, "score_bias": bias, "scale": scale}
     assert_fused_is_open(inputs, options)
     (handed,) = spy.masks
     assert handed is not None
