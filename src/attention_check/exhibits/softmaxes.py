@@ -254,6 +254,7 @@ class _MaskedForwardOnly(torch.autograd.Function):
 
 @exhibit(
     "weigh",
+    issue("Dao-AILab/flash-attention", 2424, "2026, open"),
     related=(
         issue("triton-lang/triton", 4541, "2024, open"),
         issue("triton-lang/triton", 5660, "2025, open"),
