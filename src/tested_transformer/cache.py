@@ -383,7 +383,7 @@ def validate_capacity(cache: Cache, num_new: int, max_length: int) -> None:
 
 
 def validate_batch(cache: Cache, k: Tensor) -> None:
-    """Raise a ``ValueError`` if new keys, or a state, are of another batch size."""
+    """Raise a ``ValueError`` if what is read has another batch size than the cache."""
     if k.shape[0] != cache.batch_size:
         raise ValueError(
             f"the cache was made for batch_size={cache.batch_size}; "

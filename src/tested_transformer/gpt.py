@@ -17,6 +17,7 @@ from tested_transformer.cache import (
     KVCache,
     WindowCache,
     length_of,
+    validate_batch,
     window_room,
 )
 from tested_transformer.checks import (
@@ -360,6 +361,8 @@ class GPT(nn.Module):
         self, x: Tensor, positions: Tensor | None, cache: KVCache | None
     ) -> Tensor:
         """Return the embedding of the token before each; zeros before the first."""
+        if cache is not None:
+            validate_batch(cache, x)
         last = None if cache is None else cache.last_tokens
         if last is None:
             first = torch.zeros_like(x[:, :1])

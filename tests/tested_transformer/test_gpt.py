@@ -189,6 +189,11 @@ def test_smear_adds_a_share_of_the_token_before():
     expected = expected + model.smear * before
     torch.testing.assert_close(read_by_blocks(model, tokens), expected)
     assert GPT(model.config).smear.eq(0).all()
+    cache = model.new_cache(B)
+    model(tokens, cache=cache)
+    with pytest.raises(ValueError, match=rf"made for batch_size={B}; the keys have 1$"):
+        model(tokens[:1, :1], cache=cache)
+    assert cache.length == T
 
 
 def test_parameters_are_counted_by_hand():
