@@ -399,5 +399,7 @@ def test_what_is_no_tensor_or_of_another_type_is_named(x: object, message: str):
     layer = MultiHeadAttention(d_model=12, num_heads=3)
     with pytest.raises(TypeError, match=message):
         layer(x)
+    with pytest.raises(TypeError, match=re.sub(r"\bx\b", "context", message)):
+        layer(torch.ones(2, 5, 12), context=x)
     with torch.autocast("cpu", torch.bfloat16):
         layer(torch.ones(2, 5, 12, dtype=torch.bfloat16))
