@@ -20,7 +20,7 @@ class TrainingDivergedError(RuntimeError):
 
     Args:
         step: The step at which it happened, counted from 0.
-        saved_step: The number of steps of the last good state saved, or ``None``.
+        saved_step: The number of steps of the last state saved, or ``None``.
         reason: What happened.
         advice: What to try.
     """
@@ -30,7 +30,7 @@ class TrainingDivergedError(RuntimeError):
     ) -> None:
         kept = "nothing was saved before"
         if saved_step is not None:
-            kept = f"the last good state was saved at step {saved_step}"
+            kept = f"the last state was saved at step {saved_step}"
         super().__init__(f"{reason} at step {step}; {kept}; try {advice}")
         self.step = step
         self.saved_step = saved_step

@@ -170,7 +170,7 @@ def test_a_run_that_diverges_names_what_is_left_and_what_to_try(train):
     assert ended.status == 1
     (line,) = ended.err.splitlines()
     assert line.startswith("tested-transformer: error: the loss is nan at step ")
-    assert "the last good state was saved at step 0; try lr=5e+29 and muon_lr=" in line
+    assert "the last state was saved at step 0; try lr=5e+29 and muon_lr=" in line
     assert f"it is in {Path('runs/play')}" in line
     assert load_checkpoint("runs/play").training[1]["step"] == 0
 

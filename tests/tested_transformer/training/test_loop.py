@@ -248,12 +248,12 @@ def test_reports_and_evaluations(make_model, tokens):
         (
             7,
             math.inf,
-            "the loss is nan at step 7; the last good state was saved at step 6; "
+            "the loss is nan at step 7; the last state was saved at step 6; "
             "try lr=0.005, or warmup=10",
             [3, 6],
         ),
         # Between the report of a step and its save: no loss has seen it.
-        (6, math.nan, "a weight is not a number at step 6; the last good state", [3]),
+        (6, math.nan, "a weight is not a number at step 6; the last state", [3]),
         (None, math.nan, "the gradient's norm is nan at step 0; nothing was saved", []),
     ],
 )
@@ -293,7 +293,7 @@ def test_a_loss_that_rises_stops_the_run_and_is_not_saved(make_model, tokens):
     with pytest.raises(
         TrainingDivergedError,
         match=r"^the loss rose from 2\.\d+ to \d+\.\d+ at step 12; "
-        r"the last good state was saved at step 6; try",
+        r"the last state was saved at step 6; try",
     ):
         run()
     assert saved == [2, 4, 6]

@@ -50,7 +50,7 @@ def test_the_error_says_what_is_left_and_what_to_try():
         (
             plain,
             10,
-            "nan at step 13; the last good state was saved at step 10; "
+            "nan at step 13; the last state was saved at step 10; "
             "try lr=0.25, or warmup=14, or clip=1.0, or precision='fp32'",
         ),
         (
