@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from tested_transformer import MultiHeadAttention, check_attention
 from tested_transformer.attentions import ATTENTIONS
 from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.multihead import attend_with_softmax
 
 SHOWN = {
     "latent": "rotary positions (neighbors, base 10000)",
@@ -42,6 +44,16 @@ def test_a_layer_that_is_off_is_wrong() -> None:
     off = check_attention(layer)
     assert off.state == "wrong", str(off)
     assert {"output", "gradient"} <= {*off.failed}
+
+
+def test_a_core_of_somebody_else_is_not_taken_for_softmax() -> None:
+    def core(q: Tensor, k: Tensor, v: Tensor, x: Tensor, **options: Any) -> Any:
+        return attend_with_softmax(0.5 * q, k, v, x, **options)
+
+    layer = MultiHeadAttention(d_model=24, num_heads=4)
+    layer.core = core
+    report = check_attention(layer)
+    assert report.state == "cannot tell", str(report)
 
 
 @pytest.mark.parametrize(
