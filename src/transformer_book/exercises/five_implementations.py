@@ -1,4 +1,4 @@
-"""Graders of *Five implementations, one answer*."""
+"""Graders of *Five implementations, one answer?*."""
 
 from collections.abc import Callable, Sequence
 
