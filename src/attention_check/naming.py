@@ -64,19 +64,13 @@ def _forms(exhibit: Exhibit, own: Steps) -> list[dict[str, Any]]:
     """Return the steps that a bug replaces, in the forms that it comes in.
 
     First plain. With a finite fill a query that may attend to nothing gets even
-    weights, which is the second form. A lost mask may be that of padding, too.
+    weights, which is the second form.
     """
     plain = {exhibit.step: exhibit.function}
     forms = [plain, {**plain, "weigh": _Even(plain.get("weigh", own.weigh))}]
     if exhibit.step == "weigh":
         forms.append({**plain, "weigh": _filled(exhibit.function)})
-    if exhibit.padding_too:
-        forms.append({**plain, "hide": _hide_nothing})
     return forms
-
-
-def _hide_nothing(real: Tensor) -> None:
-    return None
 
 
 def _filled(weigh: Callable[..., Tensor]) -> Callable[..., Tensor]:

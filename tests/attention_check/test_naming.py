@@ -1,5 +1,7 @@
 """Each known bug is caught, and named, in layers of several kinds."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tests.attention_check.layers import Plain, Stepped, call, pieces, plain_reference
@@ -50,6 +52,14 @@ def test_a_bug_of_positions_sharing_batch_or_cache_is_named() -> None:
             layer, call=call, like=layer.right, pieces=pieces, lengths=(7,)
         )
         assert report.names == (name,), str(report)
+
+
+def test_a_lost_mask_is_named_if_that_of_padding_is_lost_with_it() -> None:
+    for name in ("no-causal-mask", "only-while-training"):
+        layer = Stepped(KNOWN[name], "own")
+        layer.own.steps = replace(layer.own.steps, hide=lambda real: None)
+        report = check_attention(layer, call=call, like=layer.right, lengths=(7,))
+        assert name in report.names, str(report)
 
 
 @pytest.mark.parametrize("kind", KINDS)

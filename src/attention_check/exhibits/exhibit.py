@@ -61,7 +61,6 @@ class Exhibit:
             opposite, a question, or a repair that was proposed.
         reach: Where a limit lies, within which this step is right: "half precision",
             say. Empty if it is wrong wherever it has an effect.
-        padding_too: Whether the mask of padding may be lost in the same way.
         section: The section of the book that lists it; by default one of its own.
         settings: The settings that a layer needs for the bug to have an effect.
     """
@@ -72,7 +71,6 @@ class Exhibit:
     published: tuple[Publication, ...] = ()
     related: tuple[Publication, ...] = ()
     reach: str = ""
-    padding_too: bool = False
     section: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -105,7 +103,6 @@ def exhibit(
     *published: Publication,
     related: tuple[Publication, ...] = (),
     reach: str = "",
-    padding_too: bool = False,
     section: str = "",
     **settings: Any,
 ) -> Callable[[Callable[..., Any]], Exhibit]:
