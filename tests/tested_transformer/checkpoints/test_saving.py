@@ -101,9 +101,9 @@ def steps(monkeypatch):
         assert handles[handle] == "folder" or os.fstat(handle).st_size > 0
         done.append(f"sync {handles[handle]}")
 
-    def replaced(one, other):
-        done.append(f"{short(one)} becomes {short(other)}")
-        os_replace(one, other)
+    def replaced(source, target):
+        done.append(f"{short(source)} becomes {short(target)}")
+        os_replace(source, target)
 
     def removed(path):
         done.append(f"remove {short(path)}")

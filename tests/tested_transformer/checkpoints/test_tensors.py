@@ -82,8 +82,8 @@ def test_numbers_that_the_format_lacks_are_refused(tmp_path):
 
 
 def test_names_of_one_memory_are_written_twice(tmp_path):
-    whole = torch.arange(12.0)
-    tensors = {"all": whole, "again": whole, "end": whole[7:], "start": whole[:5]}
+    base = torch.arange(12.0)
+    tensors = {"all": base, "again": base, "end": base[7:], "start": base[:5]}
     write_tensors(tmp_path / "file", tensors)
     loaded = TensorFiles(tmp_path / "file")
     assert all(torch.equal(loaded[name], tensors[name]) for name in tensors)
