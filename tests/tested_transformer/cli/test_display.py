@@ -123,9 +123,9 @@ def test_what_is_seen_depends_on_who_looks(monkeypatch):
     screen = io.StringIO()
     screen.isatty = lambda: True
     monkeypatch.setattr("sys.stdout", screen)
-    for terminal, wanted in (("xterm", True), ("dumb", False)):
+    for terminal, expected in (("xterm", True), ("dumb", False)):
         monkeypatch.setenv("TERM", terminal)
-        assert has_bar() is wanted
+        assert has_bar() is expected
 
 
 def test_a_bar_shows_how_much_of_a_large_model_is_read(capsys, monkeypatch):
