@@ -78,8 +78,8 @@ def test_an_additive_mask_is_zero_or_minus_infinity():
 
 @given(shape=st.lists(st.integers(0, 3), max_size=4), seed=st.integers(0, 99))
 def test_an_additive_mask_comes_back(shape: list[int], seed: int):
-    made = torch.Generator().manual_seed(seed)
-    mask = torch.rand(shape, generator=made) < 0.5
+    generator = torch.Generator().manual_seed(seed)
+    mask = torch.rand(shape, generator=generator) < 0.5
     assert torch.equal(from_additive(to_additive(mask)), mask)
 
 
