@@ -59,8 +59,8 @@ def pytest_collection_modifyitems(
 
 def _is_of_another_page(item: pytest.Item) -> bool:
     """Return whether a test has been given one page, and not the one that is asked."""
-    given = getattr(item, "callspec", None)
-    name = Path(given.id).stem.removeprefix("reference-") if given else ""
+    callspec = getattr(item, "callspec", None)
+    name = Path(callspec.id).stem.removeprefix("reference-") if callspec else ""
     return name in PAGES and name != PAGE
 
 

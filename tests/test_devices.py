@@ -80,10 +80,10 @@ def _exact_products() -> None:
     torch.set_float32_matmul_precision("highest")
 
 
-def error(found: Tensor, wanted: Tensor) -> float:
-    found, wanted = found.detach().cpu().double(), wanted.detach().cpu().double()
-    assert found.isfinite().all()
-    return ((found - wanted).norm() / wanted.norm().clamp(min=1e-12)).item()
+def error(actual: Tensor, expected: Tensor) -> float:
+    actual, expected = actual.detach().cpu().double(), expected.detach().cpu().double()
+    assert actual.isfinite().all()
+    return ((actual - expected).norm() / expected.norm().clamp(min=1e-12)).item()
 
 
 def moved(options: dict[str, Any], device: str, dtype: torch.dtype) -> dict[str, Any]:
@@ -106,17 +106,17 @@ def test_attention(device: str, dtype: torch.dtype, way: str, fused: bool) -> No
     q, k, v, weight = (x.double() for x in drawn)
     for x in (q, k, v):
         x.requires_grad_()
-    wanted, _ = attention_with_weights(q, k, v, **moved(WAYS[way](), "cpu", q.dtype))
-    (wanted * weight).sum().backward()
+    expected, _ = attention_with_weights(q, k, v, **moved(WAYS[way](), "cpu", q.dtype))
+    (expected * weight).sum().backward()
 
     here = [x.to(device).requires_grad_() for x in drawn[:3]]
     options = moved(WAYS[way](), device, dtype)
     if fused:
-        found = fused_attention(*here, **options)
+        actual = fused_attention(*here, **options)
     else:
-        found, _ = attention_with_weights(*here, **options)
-    (found * drawn[3].to(device)).sum().backward()
-    assert error(found, wanted) < CLOSE[dtype]
+        actual, _ = attention_with_weights(*here, **options)
+    (actual * drawn[3].to(device)).sum().backward()
+    assert error(actual, expected) < CLOSE[dtype]
     for mine, theirs in zip(here, (q, k, v), strict=True):
         assert mine.grad is not None
         assert theirs.grad is not None
@@ -132,14 +132,16 @@ def test_a_layer_with_its_cache(device: str, num_kv_heads: int) -> None:
     rotary = rotary_table(torch.arange(T, device=device), D_K)
     opened = copy.deepcopy(layer).cpu().double()
     table = rotary_table(torch.arange(T), D_K).double()
-    wanted, _ = opened(x.cpu().double(), causal=True, rotary=table, return_weights=True)
+    expected, _ = opened(
+        x.cpu().double(), causal=True, rotary=table, return_weights=True
+    )
     cache = layer.new_cache(B, T)
     parts = [
         layer(x[:, a:b], causal=True, rotary=rotary[:, a:b], cache=cache)
         for a, b in ((0, 19), (19, 20), (20, T))
     ]
-    assert error(layer(x, causal=True, rotary=rotary), wanted) < 1e-5
-    assert error(torch.cat(parts, dim=1), wanted) < 1e-5
+    assert error(layer(x, causal=True, rotary=rotary), expected) < 1e-5
+    assert error(torch.cat(parts, dim=1), expected) < 1e-5
 
 
 def make_model(positions: str = "alibi", **options: Any) -> GPT:
@@ -158,8 +160,8 @@ def test_a_model_reads_and_writes_the_same(device: str, positions: str) -> None:
     model = make_model(positions).eval()
     tokens = torch.randint(29, (B, 23))
     with torch.no_grad():
-        wanted = copy.deepcopy(model).double()(tokens)
-        assert error(model.to(device)(tokens.to(device)), wanted) < 1e-5
+        expected = copy.deepcopy(model).double()(tokens)
+        assert error(model.to(device)(tokens.to(device)), expected) < 1e-5
     prompts = [[1, 2, 3, 4, 5], [7, 8]]
     settings = {"max_new_tokens": 31, "seed": 5}
     without = generate(model, prompts, use_cache=False, **settings)
@@ -181,12 +183,12 @@ def test_a_model_learns_the_same(device: str, name: str) -> None:
     def losses(where: str, recipe: Recipe) -> list[float]:
         return train(make_model("rotary").to(where), tokens.to(where), recipe).losses
 
-    wanted, found = losses("cpu", recipe), losses(device, recipe)
-    assert found == pytest.approx(wanted, rel=0.02)
-    assert found[-1] < 0.8 * found[0]
+    expected, actual = losses("cpu", recipe), losses(device, recipe)
+    assert actual == pytest.approx(expected, rel=0.02)
+    assert actual[-1] < 0.8 * actual[0]
     if device == "cuda":  # both in one way, so nearly the same
         graph = losses(device, replace(recipe, graph=True))
-        assert graph == pytest.approx(found, rel=1e-3)
+        assert graph == pytest.approx(actual, rel=1e-3)
 
 
 @on_each_device
@@ -208,10 +210,10 @@ def check_pass(model: GPT, tokens: Tensor, device: str) -> None:
         return logits, torch.cat([x.grad.flatten() for x in model.parameters()])
 
     model.requires_grad_()
-    wanted = measured(copy.deepcopy(model).double(), tokens)
-    found = measured(model.to(device), tokens.to(device))
-    assert error(found[0], wanted[0]) < 1e-5
-    assert error(found[1], wanted[1]) < 1e-4
+    expected = measured(copy.deepcopy(model).double(), tokens)
+    actual = measured(model.to(device), tokens.to(device))
+    assert error(actual[0], expected[0]) < 1e-5
+    assert error(actual[1], expected[1]) < 1e-4
 
 
 @with_each("name", ATTENTIONS)
@@ -244,14 +246,14 @@ def test_every_family(device: str, name: str) -> None:
 def test_every_reader_writes_as_on_the_processor(device: str, cache: str) -> None:
     model = make_model("rotary").eval()
     prompts, greedy = [[1, 2, 3, 4, 5], [7, 8]], Sampling(temperature=0.0)
-    wanted = generate(
+    expected = generate(
         reader_with(cache, copy.deepcopy(model)),
         prompts,
         max_new_tokens=15,
         sampling=greedy,
     )
     reader = reader_with(cache, model.to(device))
-    assert generate(reader, prompts, max_new_tokens=15, sampling=greedy) == wanted
+    assert generate(reader, prompts, max_new_tokens=15, sampling=greedy) == expected
 
 
 @on_each_device
@@ -259,13 +261,13 @@ def test_drafts_and_a_running_batch_write_the_same(device: str) -> None:
     model, prompt = make_model("rotary").eval().to(device), [1, 2, 3, 1, 2]
     sampling = Sampling(temperature=0.0)
     greedy = {"probabilities": sampling.probabilities}
-    [wanted] = generate(model, [prompt], max_new_tokens=15, sampling=sampling)
+    [expected] = generate(model, [prompt], max_new_tokens=15, sampling=sampling)
     drafted = speculate(model, prompt, NgramDrafter(29), max_new_tokens=15, **greedy)
-    assert drafted.tokens == wanted
+    assert drafted.tokens == expected
     requests = [Request(prompt=prompt, max_new_tokens=15) for _ in range(3)]
     server = Server(model, num_pages=20, page_size=4, prefix_caching=True, **greedy)
     serve(server, requests)
-    assert [each.answer for each in requests] == [wanted] * 3
+    assert [request.answer for request in requests] == [expected] * 3
 
 
 @on_each_device

@@ -78,10 +78,10 @@ def forbidden_imports(module: str, source: str) -> list[str]:
         if package == "tested_transformer":
             # The package itself imports all modules, so a name taken from it could
             # come from any of them.
-            wanted = rest.partition(".")[0]
-            floor = FLOOR_OF.get(wanted, len(FLOORS))
-            allowed = wanted == module or floor < FLOOR_OF[module]
-            allowed |= (module, wanted) == ("cli", "__version__")
+            target = rest.partition(".")[0]
+            floor = FLOOR_OF.get(target, len(FLOORS))
+            allowed = target == module or floor < FLOOR_OF[module]
+            allowed |= (module, target) == ("cli", "__version__")
         else:
             allowed = package in outside | STANDARD
         if not allowed:
@@ -129,7 +129,7 @@ def knowing(files: dict[str, str]) -> dict[str, set[str]]:
         inner = name.partition(".")[2]  # without the package
         return inner if inner in files else inner.rpartition(".")[0]
 
-    found = {
+    imported = {
         module: {
             module_of(name)
             for name in imports(ast.parse(text))
@@ -137,7 +137,7 @@ def knowing(files: dict[str, str]) -> dict[str, set[str]]:
         }
         for module, text in files.items()
     }
-    return {module: names & {*files} - {module} for module, names in found.items()}
+    return {module: names & {*files} - {module} for module, names in imported.items()}
 
 
 def circles(files: dict[str, str]) -> list[str]:
@@ -147,7 +147,7 @@ def circles(files: dict[str, str]) -> list[str]:
     while free := {module for module in left if not known[module] & left}:
         left -= free
     # What is left and leads into a circle is no part of one.
-    while above := {m for m in left if not any(m in known[other] for other in left)}:
+    while above := {m for m in left if not any(m in known[user] for user in left)}:
         left -= above
     return sorted(left)
 
@@ -227,8 +227,8 @@ def test_public_names_are_listed() -> None:
 def test_each_module_has_its_tests_and_each_tests_their_module() -> None:
     """A module has a file of tests of its name, or a folder of them."""
     tests = ROOT / "tests" / "tested_transformer"
-    found = {file.relative_to(tests).parts[0] for file in tests.rglob("test_*.py")}
-    tested = {name.removesuffix(".py").removeprefix("test_") for name in found}
+    entries = {file.relative_to(tests).parts[0] for file in tests.rglob("test_*.py")}
+    tested = {name.removesuffix(".py").removeprefix("test_") for name in entries}
     assert tested == {*FLOOR_OF, "package"}
 
 
@@ -258,8 +258,10 @@ def test_no_page_reads_files_of_the_repository() -> None:
     """What pages need ships with the library; see ``transformer_book``."""
     pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
     reaching = re.compile(r"__file__|parents\[|\b(docs|benchmarks)[/\"']\s*/")
-    found = [page.name for page in pages if reaching.search(page.read_text("utf-8"))]
-    assert found == []
+    offenders = [
+        page.name for page in pages if reaching.search(page.read_text("utf-8"))
+    ]
+    assert offenders == []
 
 
 def tracked_files() -> Iterator[Path]:
@@ -303,7 +305,7 @@ def test_the_tree_in_the_readme_is_the_one_that_is_there() -> None:
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     named = {name for row in rows for name in re.findall(r"`([\w/.]+[/.]\w*)`", row)}
     missing = [
-        each for each in named if not any((r / each).exists() for r in (ROOT, LIBRARY))
+        path for path in named if not any((r / path).exists() for r in (ROOT, LIBRARY))
     ]
     assert missing == []
     private = {"__init__.py", "__main__.py", "py.typed", "__pycache__"}
@@ -356,9 +358,9 @@ def test_every_package_that_is_used_is_pinned_and_is_the_one_installed() -> None
         # CUDA comes with some builds of PyTorch, which pin it themselves.
         if pins.get(name) != installed and not re.match(r"nvidia-|cuda-|triton$", name):
             wrong.append(f"{name}{installed}, pinned {pins.get(name)}")
-        for each in {("", name), *((e, name) for e in requirement.extras)} - seen:
-            seen.add(each)
-            queue += [(Requirement(line), each[0]) for line in package.requires or []]
+        for pair in {("", name), *((e, name) for e in requirement.extras)} - seen:
+            seen.add(pair)
+            queue += [(Requirement(line), pair[0]) for line in package.requires or []]
     assert wrong == []
     assert len(seen) > len(first)
 
@@ -373,7 +375,7 @@ def test_no_picture_acts_or_reaches_out_of_the_page() -> None:
     for picture in pictures:
         for element in ElementTree.parse(picture).iter():
             space, _, tag = element.tag.rpartition("}")
-            if any(each in space for each in about):
+            if any(namespace in space for namespace in about):
                 continue  # matplotlib's words about the picture
             assert tag in harmless.split(), f"{picture.name}: <{tag}>"
             for attribute, value in element.attrib.items():

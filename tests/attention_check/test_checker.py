@@ -105,7 +105,7 @@ def test_an_argument_that_no_call_passes_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("score", "setting", "told"),
+    ("score", "setting", "phrase"),
     [
         (lambda q, k: q @ k.mT / 6, {"scale": 1 / 6}, "scale 0.1667"),  # muP
         (lambda q, k: q @ k.mT, {"scale": 1.0}, "scale 1"),  # T5
@@ -119,13 +119,13 @@ def test_an_argument_that_no_call_passes_is_named() -> None:
     ],
 )
 def test_a_published_scale_is_a_setting_and_asked_about_without_it(
-    score: Callable[..., Tensor], setting: dict[str, Any], told: str
+    score: Callable[..., Tensor], setting: dict[str, Any], phrase: str
 ) -> None:
     layer = Plain()
     layer.score = score
     report = checked(layer, like=setting, skip=["half precision"])
     assert report.state == "right", str(report)
-    assert told in str(report).splitlines()[0]
+    assert phrase in str(report).splitlines()[0]
     assert check_attention(layer).state == "cannot tell"
 
 
@@ -253,10 +253,10 @@ def test_what_writes_into_its_input_or_keeps_a_state_is_told() -> None:
             self.count += 1
             return super().score(q, k) * self.count
 
-    for layer, told in ((Writing(), "writes into"), (Keeping(), "has two outputs")):
+    for layer, phrase in ((Writing(), "writes into"), (Keeping(), "has two outputs")):
         report = checked(layer)
         assert (report.state, report.names) == ("wrong", ("modes",)), str(report)
-        assert told in str(report).splitlines()[0]
+        assert phrase in str(report).splitlines()[0]
 
 
 # The layer stays as it is, and what would hide a bug is drawn again.
@@ -264,14 +264,16 @@ def test_what_writes_into_its_input_or_keeps_a_state_is_told() -> None:
 
 def test_the_layer_is_copied() -> None:
     layer = Stepped(None, "own").float().train()
-    before = {name: each.clone() for name, each in layer.state_dict().items()}
+    before = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
     state = torch.get_rng_state()
     check_attention(layer, call=call, like=layer.right, pieces=pieces, lengths=(7,))
     assert layer.training
     assert layer.wq.weight.dtype == torch.float32
     assert layer.own.q is layer.right.q is layer.wq
     assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(each, before[n]) for n, each in layer.state_dict().items())
+    assert all(
+        torch.equal(tensor, before[n]) for n, tensor in layer.state_dict().items()
+    )
     assert not layer._forward_pre_hooks
 
 
@@ -386,9 +388,9 @@ def test_a_report_is_true_if_nothing_is_wrong_and_can_be_asserted() -> None:
 
 def test_a_skipped_check_is_not_asked() -> None:
     report = checked(Plain(), skip=["modes"])
-    (verdict,) = (each for each in report.verdicts if each.check == "modes")
+    (verdict,) = (verdict for verdict in report.verdicts if verdict.check == "modes")
     assert (verdict.passed, verdict.reason) == (None, "skipped")
-    assert [each.check for each in report.verdicts] == [*CHECKS]
+    assert [verdict.check for verdict in report.verdicts] == [*CHECKS]
 
 
 def test_a_model_of_tokens_is_asserted_to_be_causal() -> None:

@@ -33,10 +33,10 @@ def answers(steps: Steps) -> Iterator[Tensor]:
     plain = layer_of(steps)
     for use in ({}, {"causal": True}, {"real": real}, {"context": context}):
         yield plain(x, **use)
-    given = x.clone().requires_grad_()
-    output = plain(given, causal=True, real=real)
+    leaf = x.clone().requires_grad_()
+    output = plain(leaf, causal=True, real=real)
     yield output
-    yield from torch.autograd.grad(output[real].sin().sum(), given)
+    yield from torch.autograd.grad(output[real].sin().sum(), leaf)
     yield plain(1000 * x, causal=True)
     yield layer_of(steps, dropout=0.2)(x, causal=True)
     norms = {"norm_q": nn.RMSNorm(D // H), "norm_k": nn.RMSNorm(D // H)}
@@ -110,7 +110,7 @@ def test_a_publication_knows_its_address() -> None:
 
 def test_the_book_trained_with_some_of_the_known_and_five_are_limits() -> None:
     assert [*KNOWN][: len(EXHIBITS)] == [*EXHIBITS]
-    assert {name for name, each in KNOWN.items() if each.reach} == {
+    assert {name for name, exhibit in KNOWN.items() if exhibit.reach} == {
         *("large-but-finite", "beyond-half", "no-maximum-taken"),
         *("nan-in-empty-rows", "nan-replaced"),
     }

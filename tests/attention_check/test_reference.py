@@ -22,9 +22,11 @@ def parts(num_kv_heads: int = G) -> dict[str, nn.Module]:
     return {word: nn.Linear(D, size).double() for word, size in sizes}
 
 
-def heads_of(given: dict[str, nn.Module], x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    q = split_heads(given["q"](x), H)
-    k, v = (split_heads(given[word](x), G) for word in "kv")
+def heads_of(
+    projections: dict[str, nn.Module], x: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    q = split_heads(projections["q"](x), H)
+    k, v = (split_heads(projections[word](x), G) for word in "kv")
     return q, k, v
 
 
@@ -43,18 +45,23 @@ REAL = torch.arange(T) >= torch.tensor([[0], [3], [6]])
 def test_rotary_positions_windows_and_padding(
     x: Tensor, pairing: str, window: int | None
 ) -> None:
-    given = parts()
+    projections = parts()
     rotary = Rotary(pairing=pairing, base=500.0)
     layer = Reference(
-        **given, num_heads=H, num_kv_heads=G, causal=True, rotary=rotary, window=window
+        **projections,
+        num_heads=H,
+        num_kv_heads=G,
+        causal=True,
+        rotary=rotary,
+        window=window,
     )
-    q, k, v = heads_of(given, x)
+    q, k, v = heads_of(projections, x)
     table = rotary_table(torch.arange(T), D // H, base=500.0)
-    q, k = (rotate(each, table, pairing=pairing) for each in (q, k))
+    q, k = (rotate(tensor, table, pairing=pairing) for tensor in (q, k))
     mask = REAL[:, None, None]
     y, _ = attention_with_weights(q, k, v, mask=mask, causal=True, window=window)
     torch.testing.assert_close(
-        layer(x, real=REAL), given["o"](merge_heads(y)), rtol=0, atol=1e-6
+        layer(x, real=REAL), projections["o"](merge_heads(y)), rtol=0, atol=1e-6
     )
     for sizes in ((4, 1, 1, 5), (1,) * T):
         read = layer.read(x.split(sizes, dim=1))
@@ -62,20 +69,27 @@ def test_rotary_positions_windows_and_padding(
 
 
 def test_alibi_a_cap_a_sink_and_a_scale(x: Tensor) -> None:
-    given = parts()
+    projections = parts()
     sink = torch.tensor([0.5, -1.0, 2.0, 0.0], dtype=torch.float64)
     slopes = alibi_slopes(H).double()
     settings = {"scale": 0.3, "soft_cap": 0.7, "sink": sink}
     layer = Reference(
-        **given, num_heads=H, num_kv_heads=G, causal=True, alibi=slopes, **settings
+        **projections,
+        num_heads=H,
+        num_kv_heads=G,
+        causal=True,
+        alibi=slopes,
+        **settings,
     )
     y, _ = adjusted_attention_with_weights(
-        *heads_of(given, x),
+        *heads_of(projections, x),
         causal=True,
         score_bias=alibi_bias(slopes, T, T),
         **settings,
     )
-    torch.testing.assert_close(layer(x), given["o"](merge_heads(y)), rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        layer(x), projections["o"](merge_heads(y)), rtol=0, atol=1e-6
+    )
 
 
 def test_the_usual_slopes_for_a_power_of_two_and_between(x: Tensor) -> None:
@@ -86,23 +100,23 @@ def test_the_usual_slopes_for_a_power_of_two_and_between(x: Tensor) -> None:
 
 
 def test_a_scale_may_depend_on_how_many_keys_a_query_sees(x: Tensor) -> None:
-    given = parts()
+    projections = parts()
     layer = Reference(
-        **given, num_heads=H, num_kv_heads=G, causal=True, scale=lambda n: n.log()
+        **projections, num_heads=H, num_kv_heads=G, causal=True, scale=lambda n: n.log()
     )
-    q, k, v = heads_of(given, x)
+    q, k, v = heads_of(projections, x)
     q = q * torch.arange(1, T + 1).log()[:, None]
     y, _ = attention_with_weights(q, k, v, causal=True, scale=1.0)
-    torch.testing.assert_close(layer(x), given["o"](merge_heads(y)))
+    torch.testing.assert_close(layer(x), projections["o"](merge_heads(y)))
 
 
 @pytest.mark.parametrize("order", ["thirds", "heads", "groups"])
 def test_packed_projections_lie_in_three_orders(x: Tensor, order: str) -> None:
     kv_heads = H if order == "heads" else G
-    given = parts(kv_heads)
+    projections = parts(kv_heads)
     heads = {"q": H, "k": kv_heads, "v": kv_heads}
     rows = {
-        word: given[word].weight.unflatten(0, (count, -1))
+        word: projections[word].weight.unflatten(0, (count, -1))
         for word, count in heads.items()
     }
     if order == "thirds":
@@ -110,20 +124,20 @@ def test_packed_projections_lie_in_three_orders(x: Tensor, order: str) -> None:
     else:
         groups = [rows[word].unflatten(0, (kv_heads, -1)) for word in "qkv"]
         weight = torch.cat(groups, dim=1).flatten(0, 1)
-    whole = nn.Linear(D, weight.shape[0] * weight.shape[1], bias=False).double()
-    whole.weight.data = weight.flatten(0, 1)
+    joint = nn.Linear(D, weight.shape[0] * weight.shape[1], bias=False).double()
+    joint.weight.data = weight.flatten(0, 1)
     for word in "qkv":
-        given[word].bias.data.zero_()
-    made = packed(whole, num_heads=H, num_kv_heads=kv_heads, order=order)
-    layer = Reference(**made, o=given["o"])
-    wanted = Reference(**given, num_heads=H, num_kv_heads=kv_heads)
-    torch.testing.assert_close(layer(x), wanted(x))
+        projections[word].bias.data.zero_()
+    unpacked = packed(joint, num_heads=H, num_kv_heads=kv_heads, order=order)
+    layer = Reference(**unpacked, o=projections["o"])
+    expected = Reference(**projections, num_heads=H, num_kv_heads=kv_heads)
+    torch.testing.assert_close(layer(x), expected(x))
 
 
 def test_a_list_of_heads_is_joined(x: Tensor) -> None:
-    each = [nn.Linear(D, 6).double() for _ in range(H)]
-    found = together(*each)(x)
-    torch.testing.assert_close(found, torch.cat([one(x) for one in each], dim=-1))
+    heads = [nn.Linear(D, 6).double() for _ in range(H)]
+    output = together(*heads)(x)
+    torch.testing.assert_close(output, torch.cat([one(x) for one in heads], dim=-1))
 
 
 def test_a_copy_shares_its_parameters_with_the_copied_layer() -> None:

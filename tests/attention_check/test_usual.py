@@ -21,7 +21,7 @@ class Packed(nn.Module):
         y = self.c_attn(x)
         if self.order == "thirds":
             q, k, v = (
-                each.unflatten(-1, (4, 6)).transpose(1, 2) for each in y.chunk(3, -1)
+                part.unflatten(-1, (4, 6)).transpose(1, 2) for part in y.chunk(3, -1)
             )
         else:
             q, k, v = y.unflatten(-1, (4, 3, 6)).permute(3, 0, 2, 1, 4)

@@ -22,9 +22,9 @@ TINY = Size(vocab_size=7, context=5, width=8, heads=2, layers=3, batch=2)
 def test_beyond_the_context_the_last_half_is_read_anew() -> None:
     read: list[tuple[list[int], int]] = []
 
-    def generate(tokens: list[int], wanted: int) -> list[int]:
-        read.append((tokens, wanted))
-        return [tokens[-1] + 1 + i for i in range(wanted)]
+    def generate(tokens: list[int], count: int) -> list[int]:
+        read.append((tokens, count))
+        return [tokens[-1] + 1 + i for i in range(count)]
 
     assert continued(generate, [0, 1], 9, 6) == list(range(2, 11))
     assert read == [([0, 1], 4), ([3, 4, 5], 3), ([6, 7, 8], 2)]

@@ -92,10 +92,10 @@ def test_a_layer_is_made_with_and_without_a_bug(module: Module, tmp_path: Path) 
 def test_what_is_wrong_with_an_entry_is_said(module: Module, tmp_path: Path) -> None:
     assert [*problems(module, tmp_path)] == []
     idle = replace(module.bugs[0], edits=(("10:36-10:39", "(1 / 2)"),))
-    other = replace(module, bugs=(idle,), like="lambda layer, x: layer(x) + 0.5")
-    said = [*problems(other, tmp_path)]
-    assert said[0] == "owner/name:other, no bug: off by 0.5, 3 long, []"
-    assert said[3:] == ["owner/name:other, no-scale: it changes nothing"]
+    changed = replace(module, bugs=(idle,), like="lambda layer, x: layer(x) + 0.5")
+    messages = [*problems(changed, tmp_path)]
+    assert messages[0] == "owner/name:other, no bug: off by 0.5, 3 long, []"
+    assert messages[3:] == ["owner/name:other, no-scale: it changes nothing"]
     (error,) = problems(replace(module, make="Layer().absent"), tmp_path)
     assert error.startswith("owner/name:other, no bug: AttributeError")
 
@@ -155,7 +155,7 @@ def test_the_files_say_all_that_measuring_needs() -> None:
             assert bug.kind in KINDS, file
             assert bug.file in module.files, file
             places = [[*map(int, re.split("[:-]", place))] for place, _ in bug.edits]
-            bounds = [each[at : at + 2] for each in places for at in (0, 2)]
+            bounds = [place[at : at + 2] for place in places for at in (0, 2)]
             assert bounds, (file, bug.bug)
             assert bounds == sorted(bounds), (file, bug.bug)
         projects[file.parent.name].add(module.repository.lower())

@@ -10,9 +10,9 @@ def test_a_question_is_answered_by_the_animal_at_its_place(few: bool) -> None:
     tokens, answers = draw_lines(5, 7, torch.Generator().manual_seed(0), few=few)
     assert tokens.shape == (5, 15)
     assert answers.shape == (5, 4)
-    for line, wanted in zip(tokens.tolist(), answers.tolist(), strict=True):
+    for line, expected in zip(tokens.tolist(), answers.tolist(), strict=True):
         places = [number - 20 for number in line[7::2]]
-        assert [line[place] for place in places] == wanted == line[8::2]
+        assert [line[place] for place in places] == expected == line[8::2]
         assert max(places) < (4 if few else 7)
 
 

@@ -26,8 +26,8 @@ def test_a_family_has_this_block_and_all_have_nearly_one_size() -> None:
     for name, family in NAMES.items():
         # Qwen 3 has one place for norms, OLMo 2 another: no other family would do.
         to_family(models[name], family)
-        for other in {*NAMES.values()} - {family}:
+        for other_family in {*NAMES.values()} - {family}:
             with pytest.raises(ValueError, match=r"ForCausalLM has no "):
-                to_family(models[name], other)
+                to_family(models[name], other_family)
     sizes = [model.num_parameters() for model in models.values()]
     assert max(sizes) < 1.005 * min(sizes)

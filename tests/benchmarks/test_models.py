@@ -122,5 +122,5 @@ def test_means_are_what_heads_write_in_new_stories(names: list[str]) -> None:
         shipped = load_shipped(MODELS / name)
         tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
         means = load_file(MODELS / name / "means.safetensors")["means"].float()
-        wanted = head_means(shipped.model, tokenizer)
-        torch.testing.assert_close(means, wanted, atol=1e-3, rtol=1e-3)
+        expected = head_means(shipped.model, tokenizer)
+        torch.testing.assert_close(means, expected, atol=1e-3, rtol=1e-3)

@@ -48,13 +48,13 @@ def test_a_variant_sees_what_it_should() -> None:
 
 @torch.no_grad()
 def test_what_is_changed_is_what_the_name_says() -> None:
-    whole = variant("the whole model")
+    full_model = variant("the whole model")
     even = record_heads(variant("plain averages"), TOKENS).weights[0]
     counts = torch.arange(1, 8).float()
     torch.testing.assert_close(even[0, 0], CAUSAL / counts[:, None])
     plain, sharp = (
-        record_heads(each, TOKENS).weights[0].clamp_min(1e-30).log()
-        for each in (whole, variant("no root"))
+        record_heads(model, TOKENS).weights[0].clamp_min(1e-30).log()
+        for model in (full_model, variant("no root"))
     )
     # The logarithms of a row's weights differ as its scores do.
     torch.testing.assert_close(
@@ -65,6 +65,6 @@ def test_what_is_changed_is_what_the_name_says() -> None:
     )
     # Without a branch, or with another norm, other numbers come out.
     logits = {name: variant(name)(TOKENS) for name in PARTS}
-    same = {name for name in PARTS if torch.equal(logits[name], whole(TOKENS))}
+    same = {name for name in PARTS if torch.equal(logits[name], full_model(TOKENS))}
     trained_otherwise = {name for name, part in PARTS.items() if part.recipe}
     assert same == {"the whole model", *trained_otherwise}

@@ -32,9 +32,9 @@ def test_a_rehearsal_takes_the_same_steps(policy: dict[str, Any]) -> None:
     sizes: dict[str, Any] = {"d_model": 4, "num_heads": 1, "num_layers": 1}
     model = GPT(GPTConfig(vocab_size=40, max_seq_len=768, **sizes)).eval()
     traffic = Traffic(load=80, system=40, prompt=(16, 64), most=60)
-    found = list[list[list[int]]](), list[list[list[int]]]()
+    all_steps = list[list[list[int]]](), list[list[list[int]]]()
     known = list[list[int]]()
-    for steps, kind in zip(found, (Server, Rehearsal), strict=True):
+    for steps, kind in zip(all_steps, (Server, Rehearsal), strict=True):
         requests, arrivals = requests_of(traffic, count=30, seed=1)
         server = kind(model, **policy)
         if isinstance(server, Rehearsal):
@@ -45,10 +45,10 @@ def test_a_rehearsal_takes_the_same_steps(policy: dict[str, Any]) -> None:
             reads = [[requests.index(r), n] for r, n in step.reads.items()]
             steps.append([*reads, [len(step.preempted), step.reused]])
         assert sum(map(len, known)) > 30 * 10
-    assert found[0] == found[1]
+    assert all_steps[0] == all_steps[1]
     if policy.get("prefix_caching"):
-        assert any(step[-1][0] for step in found[0])
-        assert any(step[-1][1] for step in found[0])
+        assert any(step[-1][0] for step in all_steps[0])
+        assert any(step[-1][1] for step in all_steps[0])
 
 
 def test_a_step_that_overlaps_takes_the_longer_of_two_times() -> None:

@@ -52,8 +52,8 @@ def test_a_chapter_gets_its_page_its_entry_and_its_row(book: Path) -> None:
     assert links[1] == f"    %% [Sinks]({path})"
     assert [*chapter_problems(load_page(file, book), book)] == []
     begin(book, "Über 100 % von A")  # whose lines come below these
-    other = book / "docs/chapters/über-100-von-a.md"
-    assert [*chapter_problems(load_page(other, book), book)] == []
+    second_path = book / "docs/chapters/über-100-von-a.md"
+    assert [*chapter_problems(load_page(second_path, book), book)] == []
 
 
 CHAPTER = """\

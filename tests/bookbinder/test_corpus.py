@@ -57,8 +57,8 @@ def test_a_broken_page_is_refused() -> None:
     }
     for line, words in BROKEN_LINES.items():
         broken[line] = [f"3: {words}", f"Text.\n\n{line}\n"]
-    for title, (wanted, text) in broken.items():
-        line, _, words = wanted.partition(": ")
+    for title, (message, text) in broken.items():
+        line, _, words = message.partition(": ")
         reasons = problems(text, title)
         if not any(p.startswith(f"{line}: ") and words in p for p in reasons):
             accepted[title] = reasons
@@ -102,6 +102,6 @@ def test_what_is_wrong_is_told_at_once() -> None:
     assert [w for w in read + ran if not any(f.startswith(w) for f in reasons)] == []
     # With a fence that cannot be read, nothing is said that it may have caused.
     reasons = problems(MANY.replace("```text", "```txt"))
-    wanted = [*read[:2], "9: <!--pytest-codeblocks:expected-output--> must stand"]
-    assert len(reasons) == len(wanted)
-    assert [w for w in wanted if not any(f.startswith(w) for f in reasons)] == []
+    expected = [*read[:2], "9: <!--pytest-codeblocks:expected-output--> must stand"]
+    assert len(reasons) == len(expected)
+    assert [w for w in expected if not any(f.startswith(w) for f in reasons)] == []

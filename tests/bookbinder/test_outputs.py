@@ -142,10 +142,10 @@ DIFFER = [
 
 
 def test_numbers_agree_to_a_unit_of_the_last_digit_or_a_tolerance_and_text_is_equal():
-    for cases, wanted in ((AGREE, True), (DIFFER, False)):
+    for cases, expected in ((AGREE, True), (DIFFER, False)):
         for shown, printed, tolerance in cases:
-            assert agrees(shown, printed, tolerance) is wanted, (shown, printed)
-            assert agrees(printed, shown, tolerance) is wanted, (printed, shown)
+            assert agrees(shown, printed, tolerance) is expected, (shown, printed)
+            assert agrees(printed, shown, tolerance) is expected, (printed, shown)
 
 
 WITHIN = """\

@@ -47,11 +47,11 @@ def test_any_other_letter_in_any_shape_is_noticed() -> None:
     for shape in re.finditer(r"[:s] (\([^)]*\))", PAGE):
         for letter in re.finditer(r"[A-Za-z]\w*", shape[1]):
             start, end = (shape.start(1) + at for at in letter.span())
-            other = "S" if letter[0] != "S" else "T"
-            slip = PAGE[:start] + other + PAGE[end:]
+            replacement = "S" if letter[0] != "S" else "T"
+            slip = PAGE[:start] + replacement + PAGE[end:]
             line = PAGE.count("\n", 0, start) + 1
             if not any(p.startswith(f"page.md:{line}:") for p in problems(page=slip)):
-                unnoticed.append(f"{line}: {shape[1]}, {letter[0]} to {other}")
+                unnoticed.append(f"{line}: {shape[1]}, {letter[0]} to {replacement}")
     assert unnoticed == []
 
 

@@ -52,8 +52,8 @@ def test_the_command_trains_and_writes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "rhyme.txt").write_text(RHYME * 10)
-    given = ["--text", str(tmp_path / "rhyme.txt"), "--device", "cpu"]
-    main([*given, "--steps", "2", "--prompt", "the cat", "--count", "9"])
+    arguments = ["--text", str(tmp_path / "rhyme.txt"), "--device", "cpu"]
+    main([*arguments, "--steps", "2", "--prompt", "the cat", "--count", "9"])
     first, *_, last = capsys.readouterr().out.splitlines()
     assert first == "680 characters, 795,520 parameters, cpu"
     assert last.startswith("the cat")

@@ -50,8 +50,8 @@ def find_formula() -> Callable[[str, str], None]:
     def find(name: str, formula: str) -> None:
         assert name in pages(), f"no page is called {name}: {', '.join(pages())}"
         there = formulas(pages()[name])
-        wanted = re.compile(BEFORE + re.escape(folded(formula)) + AFTER)
-        if any(wanted.search(text) for _, text in there):
+        pattern = re.compile(BEFORE + re.escape(folded(formula)) + AFTER)
+        if any(pattern.search(text) for _, text in there):
             return
         where = f"{pages()[name].relative_to(DOCS.parent)} has no formula\n  {formula}"
         parts = {

@@ -16,8 +16,10 @@ CHAPTERS = sorted((ROOT / "docs/chapters").glob("*.md"))
 
 def test_every_chapter_has_its_form_and_its_place() -> None:
     pages = (load_page(chapter, ROOT) for chapter in CHAPTERS)
-    found = [str(problem) for page in pages for problem in chapter_problems(page, ROOT)]
-    assert "\n".join(found) == ""
+    problems = [
+        str(problem) for page in pages for problem in chapter_problems(page, ROOT)
+    ]
+    assert "\n".join(problems) == ""
 
 
 def test_for_one_page_the_tests_of_others_are_left_out(

@@ -58,7 +58,7 @@ def drawn(*shape: int) -> Tensor:
     return torch.randn(*shape, generator=chance, dtype=torch.float64)
 
 
-def made(module: Any) -> Any:
+def redrawn(module: Any) -> Any:
     """Draw every parameter: gains are not 1, nor biases 0."""
     for parameter in module.parameters():
         parameter.data = drawn(*parameter.shape) / 2
@@ -82,8 +82,10 @@ def multiplications(work: Callable[[], Any]) -> int:
 
 def table(entry: Callable[..., Any], *sizes: int) -> Tensor:
     """Return a tensor by a formula for its entries, or for its rows."""
-    made = [entry(*map(int, at)) for at in torch.ones(sizes).nonzero()]
-    rows = torch.stack([torch.as_tensor(each, dtype=torch.float64) for each in made])
+    entries = [entry(*map(int, at)) for at in torch.ones(sizes).nonzero()]
+    rows = torch.stack(
+        [torch.as_tensor(value, dtype=torch.float64) for value in entries]
+    )
     return rows.unflatten(0, sizes)
 
 
@@ -105,7 +107,7 @@ index_e = 3.0 * E.flip(1)  # scores of an indexer that knows little of E
 marked = torch.zeros(T, S, dtype=torch.bool)
 marked[[1, 1, 3, 4], [2, 5, 0, 6]] = True  # for three of the queries
 chain_config = gpt.GPTConfig(vocab_size=vocab, d_model=D, num_heads=H, num_layers=1)
-chained = made(decoding.ChainedGPT(gpt.GPT(chain_config), num_tokens=3))
+chained = redrawn(decoding.ChainedGPT(gpt.GPT(chain_config), num_tokens=3))
 third_head, chain_text = chained.further[1], tensor([[3, 1, 4, 1, 5]])
 unit_q, unit_k, P = q / q.norm(), k / k.norm(), torch.eye(T).double()[[3, 0, 4, 1, 2]]
 
@@ -120,7 +122,7 @@ ell, o = sum((e[:3] - m).exp()), (e[:3] - m).exp() @ V[:3]
 @cache
 def bars() -> dict[str, Tensor]:
     """Return the gradients, in the direction U, of all that one head computes."""
-    leaves = [each.clone().requires_grad_() for each in (Q, K, V, W)]
+    leaves = [tensor.clone().requires_grad_() for tensor in (Q, K, V, W)]
     scores = attention_scores(*leaves[:2])
     weights = attention_weights(scores)
     output = weights @ leaves[2]
@@ -150,17 +152,17 @@ def variance(x: Tensor) -> Tensor:
 
 # A layer for one sequence, one that reads another, and one whose heads share keys.
 X, C = drawn(T, D), drawn(S, 13)
-layer = made(MultiHeadAttention(d_model=D, num_heads=H, bias=False))
+layer = redrawn(MultiHeadAttention(d_model=D, num_heads=H, bias=False))
 W_Q, W_K, W_V = (
     part.weight.T.split(d_k, dim=1)
     for part in (layer.q_proj, layer.k_proj, layer.v_proj)
 )
 W_O = layer.o_proj.weight.T.split(d_k)
-cross = made(MultiHeadAttention(d_model=D, num_heads=1, d_context=13, bias=False))
+cross = redrawn(MultiHeadAttention(d_model=D, num_heads=1, d_context=13, bias=False))
 Q_C = X @ cross.q_proj.weight.T
 K_C, V_C = C @ cross.k_proj.weight.T, C @ cross.v_proj.weight.T
 four: dict[str, Any] = {"num_heads": 4, "num_kv_heads": 2, "head_dim": d_k}
-shared = made(MultiHeadAttention(d_model=D, bias=False, **four))
+shared = redrawn(MultiHeadAttention(d_model=D, bias=False, **four))
 Q_4, K_2, V_2 = (
     part(X).split(d_k, dim=-1) for part in (shared.q_proj, shared.k_proj, shared.v_proj)
 )
@@ -171,20 +173,20 @@ def head(layer: Any = layer) -> tuple[Tensor, ...]:
 
 
 # What stands between layers of attention.
-after, before = (made(AddNorm(d_model=D, norm_first=f)) for f in (False, True))
-layer_norm, rms_norm = (made(make_norm(norm, D)) for norm in ("layer", "rms"))
+after, before = (redrawn(AddNorm(d_model=D, norm_first=f)) for f in (False, True))
+layer_norm, rms_norm = (redrawn(make_norm(norm, D)) for norm in ("layer", "rms"))
 wide: dict[str, Any] = {"d_model": D, "d_ff": d_ff}
-plain = made(FeedForward(**wide, bias=False, activation="relu"))
-gated = made(FeedForward(**wide, bias=False, activation="swiglu"))
+plain = redrawn(FeedForward(**wide, bias=False, activation="relu"))
+gated = redrawn(FeedForward(**wide, bias=False, activation="swiglu"))
 up, gate, down = gated.up.weight.T, gated.gate.weight.T, gated.down.weight.T
-mixture = made(MixtureOfExperts(**wide, num_experts=5)).float()
+mixture = redrawn(MixtureOfExperts(**wide, num_experts=5)).float()
 p = softmax(X @ mixture.router.weight.double().T)
 top, picked = p.topk(2)
 count, block = count_parameters, DecoderBlock(**wide, num_heads=H)
 
 # A GPT of two blocks, and what travels through it.
 sizes = {**wide, "vocab_size": vocab, "max_seq_len": 23, "num_heads": H, "bias": False}
-model = made(gpt.GPT(gpt.GPTConfig(**sizes, num_layers=2)))
+model = redrawn(gpt.GPT(gpt.GPTConfig(**sizes, num_layers=2)))
 x, y, (one, two) = tensor([[3, 1, 4, 1, 5]]), tensor([[1, 4, 1, 5, 9]]), model.blocks
 W_E, W_P = model.token_embedding.weight, model.position_embedding.weight
 gates, R = drawn(H), drawn(H, T, d_k)
@@ -222,10 +224,10 @@ def without(h: int) -> Any:
 # A model of two languages, and one that sees what it should guess.
 both: dict[str, Any] = {"num_encoder_layers": 1, "num_decoder_layers": 1}
 config = encoder_decoder.EncoderDecoderConfig(**sizes, **both)
-translator = made(encoder_decoder.EncoderDecoder(config))
+translator = redrawn(encoder_decoder.EncoderDecoder(config))
 words, french = translator.token_embedding.weight, torch.arange(S)[None]
 encoder = encoder_decoder.EncoderBlock(d_model=D, num_heads=H)
-peeking = made(nn.Sequential(nn.Embedding(D, D), encoder))
+peeking = redrawn(nn.Sequential(nn.Embedding(D, D), encoder))
 text = tensor([3, 1, 4, 1, 5, 2])
 
 
@@ -690,23 +692,23 @@ def test_the_equations_of_a_page_stand_there_and_are_true(
 ) -> None:
     for formula, sides in EQUATIONS[page].items():
         find_formula(page, formula)
-        given, *spelled_out = map(as_tensor, sides())
+        result, *spelled_out = map(as_tensor, sides())
         assert spelled_out
         # The library has sinusoids, turns, routes and chances in single precision.
-        close = 1e-5 if given.dtype == torch.float32 else 1e-9
-        for wanted in spelled_out:
-            assert given.shape == wanted.shape, formula
-            assert wanted.isfinite().all()
-            gap = (given.double() - wanted.double()).abs().max()
-            assert gap <= close * wanted.double().abs().max(), (formula, given, wanted)
+        close = 1e-5 if result.dtype == torch.float32 else 1e-9
+        for side in spelled_out:
+            assert result.shape == side.shape, formula
+            assert side.isfinite().all()
+            gap = (result.double() - side.double()).abs().max()
+            assert gap <= close * side.double().abs().max(), (formula, result, side)
 
 
 def test_a_slip_is_named_with_its_line(
     find_formula: Callable[[str, str], None],
 ) -> None:
     slip = r"e_{ts} &= \frac{q_s \cdot k_s}{\sqrt{d_k}}"
-    said = (
+    message = (
         r"attention-by-hand.md has no formula(.|\n)*nearest, in line \d+:\s+e_{ts} &="
     )
-    with pytest.raises(pytest.fail.Exception, match=said):
+    with pytest.raises(pytest.fail.Exception, match=message):
         find_formula("attention-by-hand", slip)

@@ -41,15 +41,15 @@ def chapters(way: str) -> list[str]:
 
 @pytest.mark.parametrize("name", ["index.md", "map.md"])
 def test_a_way_takes_as_long_as_its_pages(name: str) -> None:
-    found = ways(name)
-    assert len(found) >= 5
-    for time, way in found:
+    timed_ways = ways(name)
+    assert len(timed_ways) >= 5
+    for time, way in timed_ways:
         parts = TIME.match(time)
         assert parts, f"{name}: not a time: {time}"
-        said = 60 * int(parts[1] or 0) + int(parts[2] or 0)
-        pages = [load_page(ROOT / "docs" / each, ROOT) for each in chapters(way)]
+        stated = 60 * int(parts[1] or 0) + int(parts[2] or 0)
+        pages = [load_page(ROOT / "docs" / chapter, ROOT) for chapter in chapters(way)]
         reckoned = sum(minutes(page, ROOT) for page in pages)
         slack = max(10, reckoned / 8)
-        assert abs(said - reckoned) <= slack, (
+        assert abs(stated - reckoned) <= slack, (
             f"{name}: {time} for {way}: it takes about {reckoned:.0f} minutes"
         )

@@ -20,10 +20,10 @@ PAGES = sorted(
 )
 # On every change these are opened in a browser, one of each kind; each night, all. For
 # a change of one page, that one.
-ASKED = os.environ.get("BOOK_PAGE", "").rpartition("docs/")[2]
+CHOSEN_PAGE = os.environ.get("BOOK_PAGE", "").rpartition("docs/")[2]
 A_FEW = (
-    [ASKED]
-    if ASKED in PAGES
+    [CHOSEN_PAGE]
+    if CHOSEN_PAGE in PAGES
     else ["index.md", "chapters/fewer-keys.md", "reference/attention.md"]
 )
 

@@ -18,8 +18,8 @@ def test_chapters_are_counted_in_the_order_of_the_navigation(
         for address, page in html.items()
         if (title := re.search(r"<h1\b[^>]*>(\d+)\. ", page))
     }
-    wanted = {name: str(number) for number, name in enumerate(chapters, start=1)}
-    assert numbers == wanted
+    expected = {name: str(number) for number, name in enumerate(chapters, start=1)}
+    assert numbers == expected
     assert template == "chapters/a-chapter-to-copy"
     rows = re.findall(r'<td[^>]*>(\d+)\. <a href="(chapters/[^"]*)/">', html[""])
     assert {address: number for number, address in rows} == numbers

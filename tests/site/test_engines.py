@@ -37,7 +37,7 @@ DRAWN = ('class="katex"', 'class="diagram"', 'class="figure"', 'class="live"')
 
 
 @pytest.fixture(scope="module")
-def other(
+def zensical_site(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Path:
     """Build the site with Zensical, in a copy: it writes beside its pages."""
@@ -83,21 +83,21 @@ def addresses(site: Path) -> set[str]:
 
 
 def test_both_engines_make_the_same_book(
-    built: Path, other: Path, tmp_path: Path, pytestconfig: pytest.Config
+    built: Path, zensical_site: Path, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
-    assert addresses(built) == addresses(other)
+    assert addresses(built) == addresses(zensical_site)
     seen: set[str] = set()
-    for name in addresses(other).difference(FILLED_LATER):
+    for name in addresses(zensical_site).difference(FILLED_LATER):
         one, two = (
             read((site / name / "index.html").read_text("utf-8"), f"{name}/")
-            for site in (built, other)
+            for site in (built, zensical_site)
         )
         assert one == two, name
         seen |= {kind for kind in one if one[kind]}
     assert {*DRAWN} <= seen  # nothing equals nothing, too
     # What the other engine made is published.
     site = tmp_path / "site"
-    shutil.copytree(other, site)
+    shutil.copytree(zensical_site, site)
     book = load_book(pytestconfig.rootpath, {})
     entries = tuple(entry for entry in book.entries if entry.file(site).is_file())
     publish(site, pytestconfig.rootpath, replace(book, entries=entries))

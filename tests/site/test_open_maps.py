@@ -65,8 +65,8 @@ def test_the_example_shows_the_weights_of_the_library(widget: Locator) -> None:
     layer, head = divmod(int(torch.tensor(file["scores"]["subject"]).argmax()), 4)
     expect(widget.locator(".says-head")).to_have_text(f"Head {layer}.{head}")
     shown = pixels(widget)[..., 3].view(9, 48, 48) / 255
-    wanted = torch.cat([weights.flatten(0, 1), weights[layer, head][None]])
-    torch.testing.assert_close(shown, wanted, atol=0.0045, rtol=0)
+    expected = torch.cat([weights.flatten(0, 1), weights[layer, head][None]])
+    torch.testing.assert_close(shown, expected, atol=0.0045, rtol=0)
     expect(widget.locator(".count")).to_contain_text("1,024 bytes of cache for each")
     score = file["scores"]["subject"][layer][head]
     expect(widget.locator(".caption")).to_contain_text(f"subject {score:.2f}")
@@ -203,9 +203,9 @@ def test_many_heads_fit_and_are_read_by_everyone(widget: Locator, page: Page) ->
     assert widget.evaluate("e => e.scrollWidth - e.clientWidth") == 0
     radios = widget.get_by_role("radio")
     assert radios.count() == 266
-    one, other = (radios.nth(at).locator("..").bounding_box() for at in (0, 5))
-    assert one
-    assert other
-    assert one["x"] == other["x"]
-    assert one["width"] >= 24
+    first, below = (radios.nth(at).locator("..").bounding_box() for at in (0, 5))
+    assert first
+    assert below
+    assert first["x"] == below["x"]
+    assert first["width"] >= 24
     assert_accessible(page, "maps")

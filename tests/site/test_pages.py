@@ -80,8 +80,8 @@ def test_a_page_is_found_without_fault(
     reasons += beyond_budget(requested, built, (built / folder / "index.html"))
     copied = [[label, SOURCE.sub("", text)] for label, text in page.evaluate(COPY)]
     source = load_page(ROOT / "docs" / opened_page, ROOT)
-    wanted = sorted(offers(source, built), key=itemgetter(0))
-    assert copied == [offer for _, offer in wanted]
+    expected = sorted(offers(source, built), key=itemgetter(0))
+    assert copied == [offer for _, offer in expected]
     assert reasons + problems(page) + complaints == []
 
 
@@ -176,7 +176,7 @@ console.warn("hm")</script><script>throw new Error("boom")</script>
 <button></button><img src="data:,"><p style="color:#555">dim</p>
 <p style="color:#999">pale</p><nav style="font-size:9px; line-height:1">
 <a href="#top">one</a><br><a href="#top">two</a></nav>"""
-TOLD = """moved by 0.|hm|script error: boom|404|failed: https://example.org/x.js
+MESSAGES = """moved by 0.|hm|script error: boom|404|failed: https://example.org/x.js
 at 375 px: the page scrolls|at 375 px: sticks out: <p style="width:500px">wide
 at 375 px: sticks out: <p style="width:500px">hidden|word is broken: Unbreakableword
 short code is broken: short = code|a cell is|cut off: label|too small to read: tiny
@@ -199,8 +199,10 @@ def test_each_fault_of_a_page_is_told(
         page.wait_for_function("document.querySelector('h1').style.marginTop")
         moved: list[str] = page.evaluate("looking.settled()")
         reasons = moved + problems(page) + complaints
-    wanted = TOLD.replace("\n", "|").split("|")
-    assert [words for words in wanted if not any(words in one for one in reasons)] == []
+    expected = MESSAGES.replace("\n", "|").split("|")
+    assert [
+        words for words in expected if not any(words in one for one in reasons)
+    ] == []
 
 
 def test_page_and_scroll_bar_have_their_palette_before_the_theme_runs(
@@ -213,7 +215,7 @@ def test_page_and_scroll_bar_have_their_palette_before_the_theme_runs(
         (1, "dark", "light"),
         (2, "light", "dark"),
     ]
-    for chosen, system, wanted in choices:
+    for chosen, system, expected in choices:
         page.emulate_media(color_scheme=system)
         if chosen is not None:
             page.evaluate("(index) => __md_set('__palette', { index })", chosen)
@@ -222,7 +224,7 @@ def test_page_and_scroll_bar_have_their_palette_before_the_theme_runs(
             "[document.documentElement, document.body]"
             ".map((element) => getComputedStyle(element).colorScheme)"
         )
-        assert seen == [wanted, wanted]
+        assert seen == [expected, expected]
     # Paper is white all the same.
     page.emulate_media(media="print")
     paper = "getComputedStyle(document.body).getPropertyValue('--book-paper')"

@@ -13,7 +13,7 @@ from bookbinder.publishing.search import shorten
 
 # What a reader would type: functions, arguments, errors, symptoms, tasks, subjects and
 # other names of things, by the page that has to come first.
-WANTED = {
+QUERIES_OF = {
     "reference/masks/": "causal_mask",
     "reference/attention/": "attention_with_weights",
     "reference/config/": "GPTConfig",
@@ -99,7 +99,7 @@ WANTED = {
     "cite/": "cite",
     "in-depth/sub-word-tokens/": "byte pair encoding",
 }
-QUERIES = {q: page for page, text in WANTED.items() for q in text.split("; ")}
+QUERIES = {q: page for page, text in QUERIES_OF.items() for q in text.split("; ")}
 
 # With a slip in its longest word, each finds the same page first.
 MEANT = (
@@ -144,8 +144,8 @@ def ranked(built: Path) -> dict[str, list[str]]:
 def test_the_page_that_a_reader_wants_comes_first(ranked: dict[str, list[str]]) -> None:
     missed = {
         query: ranked[query][:3]
-        for query, wanted in QUERIES.items()
-        if ranked[query][:1] != [wanted]
+        for query, page in QUERIES.items()
+        if ranked[query][:1] != [page]
     }
     assert missed == {}
     for query in CALLS:

@@ -75,7 +75,7 @@ def test_the_maps_are_the_weights_in_color(live: Page) -> None:
     ):
         live.emulate_media(color_scheme=scheme)
         live.wait_for_timeout(100)
-        for shown, wanted in (
+        for shown, weights in (
             ("first text", many),
             ("second text", one),
             ("difference", many - one),
@@ -83,7 +83,7 @@ def test_the_maps_are_the_weights_in_color(live: Page) -> None:
             mode(live, shown).check()
             drawn = pixels(live.locator("[data-live=watch]"))
             opacities = drawn[..., 3] / 255
-            maps = torch.cat([wanted.flatten(0, 1), wanted[layer, head][None]])
+            maps = torch.cat([weights.flatten(0, 1), weights[layer, head][None]])
             torch.testing.assert_close(
                 opacities, maps.flatten(1).abs(), atol=0.003, rtol=0
             )

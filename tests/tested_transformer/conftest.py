@@ -54,11 +54,11 @@ def _replaced(model: _Model, how: str) -> tuple[_Model, _Model]:
             continue
         weight = plain.get_submodule(name).weight
         if how == "adapter":
-            model.set_submodule(name, made := Adapter(layer))
-            weight.data += made.tall.data @ made.flat.data
+            model.set_submodule(name, replacement := Adapter(layer))
+            weight.data += replacement.tall.data @ replacement.flat.data
         elif isinstance(layer, nn.Linear):
-            model.set_submodule(name, made := Packed(layer))
-            weight.data = made.packed.to(weight.dtype) / 8
+            model.set_submodule(name, replacement := Packed(layer))
+            weight.data = replacement.packed.to(weight.dtype) / 8
     return model, plain
 
 

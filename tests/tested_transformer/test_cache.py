@@ -107,14 +107,14 @@ def test_a_model_goes_back_with_the_token_before(
 ) -> None:
     """With smear, a token reads the one before it: none at the start of a text."""
     model, tokens = make(), torch.randint(13, (1, 9))
-    whole = model(tokens)
+    full_logits = model(tokens)
     cache = new_cache(model)
     for length in (0, 1, 4, 7):
         model(tokens[:, :length], cache=cache) if length else None
         model((tokens[:, length:8] + 1) % 13, cache=cache)
         cache.rewind(length)
         more = model(tokens[:, length : length + 2], cache=cache)
-        torch.testing.assert_close(more, whole[:, length : length + 2])
+        torch.testing.assert_close(more, full_logits[:, length : length + 2])
         cache.rewind(0) if length % 2 else cache.reset()
 
 

@@ -101,8 +101,8 @@ def test_each_sequence_has_a_gradient_of_its_own_in_one_pass(fused: bool):
         return torch.func.functional_call(model, weights, (tokens[None],)).pow(2).mean()
 
     slopes = torch.func.vmap(torch.func.grad(loss), (None, 0))(weights, tokens)
-    for index, each in enumerate(tokens):
-        alone = torch.autograd.grad(loss(weights, each), [*weights.values()])
+    for index, sequence in enumerate(tokens):
+        alone = torch.autograd.grad(loss(weights, sequence), [*weights.values()])
         for name, slope in zip(weights, alone, strict=True):
             torch.testing.assert_close(slopes[name][index], slope)
 
@@ -149,6 +149,6 @@ def test_an_array_is_no_tensor() -> None:
         with pytest.raises(TypeError, match=f"^{message}"):
             call()
     message = r"^x must be a tensor, \(batch, length, 12\); it is a ndarray$"
-    for each in LAYERS:
+    for module in LAYERS:
         with pytest.raises(TypeError, match=message):
-            each(array)
+            module(array)

@@ -74,9 +74,9 @@ def test_settings_come_back_from_json_old_ones_too():
 
     config = replace(SMALL, windows=(2, None, 5), kept_heads=((0,), (1, 2), (3,)))
     slowed = replace(SMALL, positions="rotary", rotary_rates=(0.1, 1 / 3))
-    for each in (config, slowed):
-        again = back(describe_config(each))
-        assert (again, hash(again)) == (each, hash(each))
+    for original in (config, slowed):
+        again = back(describe_config(original))
+        assert (again, hash(again)) == (original, hash(original))
     values = describe_config(config)
     for name in ("windows", "rotary_base"):
         del values[name]

@@ -135,8 +135,8 @@ def test_it_is_the_stacks_of_torch_outputs_and_gradients(norm_first: bool, fused
     mask = torch.ones(B, 1, 1, T, dtype=torch.bool)
     mask[1, ..., 1] = False
     read, written = (
-        ours.token_embedding(each) * D**0.5 + ours.position_table[: each.shape[1]]
-        for each in (source, target)
+        ours.token_embedding(tokens) * D**0.5 + ours.position_table[: tokens.shape[1]]
+        for tokens in (source, target)
     )
     ends = torch.func.functional_call(theirs, named, (read, written, mask))
     expected = ends @ ours.token_embedding.weight.T
@@ -148,7 +148,7 @@ def test_it_is_the_stacks_of_torch_outputs_and_gradients(norm_first: bool, fused
 def test_stepwise_is_chunked_is_the_whole(norm_first: bool, fused: bool):
     model = make(fused=fused, norm_first=norm_first)
     source, target = sequences()
-    whole = model(source, target, source_mask=SOURCE_MASK)
+    full_logits = model(source, target, source_mask=SOURCE_MASK)
     context = model.encode(source, mask=SOURCE_MASK)
     for sizes in ([1] * T, [2, 3], [T]):
         cache = model.new_cache(B)
@@ -157,7 +157,7 @@ def test_stepwise_is_chunked_is_the_whole(norm_first: bool, fused: bool):
                 model.decode(piece, context, context_mask=SOURCE_MASK, cache=cache)
                 for piece in target.split(sizes, dim=1)
             ]
-        torch.testing.assert_close(torch.cat(pieces, dim=1), whole)
+        torch.testing.assert_close(torch.cat(pieces, dim=1), full_logits)
         assert cache.length == T
 
 
@@ -238,9 +238,9 @@ def test_a_model_from_meta_is_as_good_as_new():
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.detach().fill_(torch.nan)
     fresh = EncoderDecoder(CONFIG)
-    for each in (model, fresh):
+    for candidate in (model, fresh):
         torch.manual_seed(5)
-        each.reset_parameters()
+        candidate.reset_parameters()
     read = sequences()
     assert torch.equal(model(*read), fresh(*read))
     assert model(*read).isfinite().all()
@@ -306,9 +306,9 @@ def test_each_sentence_is_what_the_whole_model_writes_for_it_alone(
 
 def test_it_stops_at_the_length_it_is_given(model: EncoderDecoder):
     source = some_sources()
-    whole = translate(model, source, bos=BOS, eos=EOS)
+    full_translation = translate(model, source, bos=BOS, eos=EOS)
     short = translate(model, source, bos=BOS, eos=EOS, max_length=1)
-    assert torch.equal(short, whole[:, :1])
+    assert torch.equal(short, full_translation[:, :1])
     assert not short.requires_grad
 
 
@@ -340,13 +340,14 @@ def test_a_length_that_does_not_fit_is_named(model: EncoderDecoder):
 def test_other_modules_may_stand_in_for_every_layer(
     replaced: Callable[[EncoderDecoder], tuple[EncoderDecoder, EncoderDecoder]],
 ):
-    other, plain = replaced(EncoderDecoder(CONFIG).double())
+    changed, plain = replaced(EncoderDecoder(CONFIG).double())
     source, target = torch.randint(V, (B, S)), torch.randint(V, (B, T))
     torch.testing.assert_close(
-        other(source, target), plain(source, target), rtol=1e-8, atol=1e-8
+        changed(source, target), plain(source, target), rtol=1e-8, atol=1e-8
     )
     written, expected = (
-        translate(each, source, bos=1, eos=2, max_length=9) for each in (other, plain)
+        translate(candidate, source, bos=1, eos=2, max_length=9)
+        for candidate in (changed, plain)
     )
     assert torch.equal(written, expected)
 
@@ -364,10 +365,10 @@ def test_it_is_made_and_run_without_numbers():
 def test_one_exported_program_translates_between_any_lengths():
     model = make().eval()
     source, target = (torch.export.Dim(name, min=1, max=11) for name in "st")
-    given = torch.randint(V, (B, T)), torch.randint(V, (B, T))
+    inputs = torch.randint(V, (B, T)), torch.randint(V, (B, T))
     program = torch.export.export(
-        model, given, dynamic_shapes=({1: source}, {1: target})
+        model, inputs, dynamic_shapes=({1: source}, {1: target})
     ).module()
     for s, t in ((T, T), (S, T), (1, 1), (1, 11), (11, 2)):
-        given = torch.randint(V, (B, s)), torch.randint(V, (B, t))
-        torch.testing.assert_close(program(*given), model(*given))
+        inputs = torch.randint(V, (B, s)), torch.randint(V, (B, t))
+        torch.testing.assert_close(program(*inputs), model(*inputs))

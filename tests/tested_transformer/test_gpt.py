@@ -117,14 +117,16 @@ def with_more(**more: Tensor) -> Callable[..., tuple]:
 def test_reading_with_a_cache_is_reading_at_once(model: GPT):
     """So no position reads a later one."""
     tokens, cache = some_tokens(), model.new_cache(B)
-    whole = model(tokens)
+    full_logits = model(tokens)
     for steps in ([1] * T, [4, 1, 2]):
         cache.reset()
         parts = [model(part, cache=cache) for part in tokens.split(steps, dim=1)]
-        torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            torch.cat(parts, 1), full_logits, rtol=1e-4, atol=1e-4
+        )
         assert cache.length == T
     last = model(tokens, last_only=True)
-    torch.testing.assert_close(last, whole[:, -1:], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(last, full_logits[:, -1:], rtol=1e-5, atol=1e-5)
 
 
 def test_padding_on_the_left_changes_nothing(model: GPT):
@@ -156,8 +158,8 @@ def test_weights_are_those_of_the_pass_itself(model: GPT):
     (gradient,) = torch.autograd.grad(logits.sum(), maps[0])
     assert gradient.tril().ne(0).any()
     # Without hooks and, if it may be, fused.
-    other = GPT.from_weights(model.config, model.state_dict())
-    torch.testing.assert_close(logits, other(tokens), rtol=1e-4, atol=1e-4)
+    twin = GPT.from_weights(model.config, model.state_dict())
+    torch.testing.assert_close(logits, twin(tokens), rtol=1e-4, atol=1e-4)
 
 
 def test_alibi_is_a_bias_of_the_scores_of_every_layer():
@@ -226,8 +228,8 @@ def test_weights_start_small_and_smaller_where_a_block_adds():
             assert parameter.eq(1).all(), name
         else:
             adds = name.endswith(("o_proj.weight", "down.weight"))
-            wanted = 0.02 / math.sqrt(2 * L) if adds else 0.02
-            assert parameter.std().item() == pytest.approx(wanted, rel=0.05), name
+            expected = 0.02 / math.sqrt(2 * L) if adds else 0.02
+            assert parameter.std().item() == pytest.approx(expected, rel=0.05), name
 
 
 def test_with_zeros_it_starts_without_an_opinion():
@@ -314,21 +316,21 @@ def test_a_window_for_all_is_one_for_each():
     assert [replace(SMALL, windows=5).window_of(i) for i in range(L)] == [5] * L
     assert replace(SMALL, windows=[5, None, 2]).windows == (5, None, 2)
     one, tokens = make(windows=3), some_tokens()
-    each = GPT.from_weights(replace(SMALL, windows=(3, 3, 3)), one.state_dict())
-    assert torch.equal(one(tokens), each(tokens))
+    per_layer = GPT.from_weights(replace(SMALL, windows=(3, 3, 3)), one.state_dict())
+    assert torch.equal(one(tokens), per_layer(tokens))
 
 
 def test_the_last_logits_come_with_all_weights_and_after_a_cache():
     model, tokens = make(), some_tokens()
     logits, maps = model(tokens, last_only=True, return_weights=True)
-    whole, expected = model(tokens, return_weights=True)
-    torch.testing.assert_close(logits, whole[:, -1:])
+    full_logits, expected = model(tokens, return_weights=True)
+    torch.testing.assert_close(logits, full_logits[:, -1:])
     assert all(map(torch.equal, maps, expected))
     cache = model.new_cache(B)
     with torch.no_grad():
         model(tokens[:, :4], cache=cache, last_only=True)
         last = model(tokens[:, 4:], cache=cache, last_only=True)
-    torch.testing.assert_close(last, whole[:, -1:])
+    torch.testing.assert_close(last, full_logits[:, -1:])
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -336,23 +338,23 @@ def test_a_model_from_meta_is_as_good_as_new(name: str):
     config = replace(SMALL, **VARIANTS[name])
     with torch.device("meta"):
         model = GPT(config)
-    assert {each.device.type for each in model.state_dict().values()} == {"meta"}
+    assert {tensor.device.type for tensor in model.state_dict().values()} == {"meta"}
     model.to_empty(device="cpu")
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.detach().fill_(math.nan)  # as memory may hold anything
     fresh = GPT(config)
-    for each in (model, fresh):
+    for candidate in (model, fresh):
         torch.manual_seed(5)
-        each.reset_parameters()
+        candidate.reset_parameters()
     assert model.balance_loss() == 0
     assert model(some_tokens()).isfinite().all()
     # Weights, norms, biases, smear and tables of positions are those of a new model.
-    one, other = (
-        dict(each.named_parameters()) | dict(each.named_buffers())
-        for each in (model, fresh)
+    tensors, fresh_tensors = (
+        dict(candidate.named_parameters()) | dict(candidate.named_buffers())
+        for candidate in (model, fresh)
     )
-    assert one.keys() == other.keys()
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert tensors.keys() == fresh_tensors.keys()
+    assert all(torch.equal(tensors[name], fresh_tensors[name]) for name in tensors)
 
 
 def test_it_is_made_where_and_as_it_is_asked_to_be():
@@ -381,7 +383,7 @@ def test_a_model_of_weights_has_copies_of_them(dtype: torch.dtype):
     assert torch.equal(torch.get_rng_state(), chance)
     tokens = some_tokens()
     assert torch.equal(twin(tokens), model(tokens))
-    assert {each.dtype for each in (*twin.parameters(), *twin.buffers())} == {dtype}
+    assert {tensor.dtype for tensor in (*twin.parameters(), *twin.buffers())} == {dtype}
     before = model(tokens)
     with torch.no_grad():
         for parameter in twin.parameters():
@@ -427,23 +429,23 @@ def test_in_a_block_dropout_acts_on_what_is_added_and_never_on_what_passes():
 def test_other_modules_may_stand_in_for_every_layer(
     settings: dict, replaced: Callable[[GPT], tuple[GPT, GPT]]
 ):
-    other, plain = replaced(make(**settings).double().eval())
-    tokens, cache = some_tokens(), other.new_cache(B)
+    changed, plain = replaced(make(**settings).double().eval())
+    tokens, cache = some_tokens(), changed.new_cache(B)
     expected = plain(tokens)
-    parts = [other(part, cache=cache) for part in tokens.split([3, 1, T - 4], dim=1)]
-    for output, wanted in (
-        (other(tokens), expected),
+    parts = [changed(part, cache=cache) for part in tokens.split([3, 1, T - 4], dim=1)]
+    for output, expected_logits in (
+        (changed(tokens), expected),
         (torch.cat(parts, dim=1), expected),
-        (other(tokens, last_only=True), expected[:, -1:]),
+        (changed(tokens, last_only=True), expected[:, -1:]),
     ):
-        torch.testing.assert_close(output, wanted, rtol=1e-8, atol=1e-8)
-    written, wanted = (
-        generate(each, [[1, 2, 3], [4]], max_new_tokens=5, seed=1)
-        for each in (other, plain)
+        torch.testing.assert_close(output, expected_logits, rtol=1e-8, atol=1e-8)
+    written, expected_tokens = (
+        generate(candidate, [[1, 2, 3], [4]], max_new_tokens=5, seed=1)
+        for candidate in (changed, plain)
     )
-    assert written == wanted
-    other(tokens).sum().backward()
-    trained = [(n, p) for n, p in other.named_parameters() if p.requires_grad]
+    assert written == expected_tokens
+    changed(tokens).sum().backward()
+    trained = [(n, p) for n, p in changed.named_parameters() if p.requires_grad]
     assert [name for name, parameter in trained if parameter.grad is None] == []
 
 

@@ -34,8 +34,8 @@ USUAL = LayerSettings(
 GROUPED = replace(USUAL, num_kv_heads=2)
 # Each with a name, with its defaults; and those that want other settings here.
 LAYERS: dict[str, tuple[Attention, LayerSettings]] = {
-    name: (each, USUAL if "num_kv_heads" in each.unsupported else GROUPED)
-    for name, each in ATTENTIONS.items()
+    name: (attention, USUAL if "num_kv_heads" in attention.unsupported else GROUPED)
+    for name, attention in ATTENTIONS.items()
 } | {
     "softmax": (Softmax(), USUAL),
     "grouped": (Softmax(), replace(GROUPED, bias=False)),
@@ -67,15 +67,21 @@ def of(*names: str) -> pytest.MarkDecorator:
 
 
 every = of(*LAYERS)
-with_scores = of(*(name for name, (each, _) in LAYERS.items() if each.has_scores))
+with_scores = of(
+    *(name for name, (attention, _) in LAYERS.items() if attention.has_scores)
+)
 without_scores = of(
-    *(name for name, (each, _) in LAYERS.items() if not each.has_scores)
+    *(name for name, (attention, _) in LAYERS.items() if not attention.has_scores)
 )
 that_read_padding = of(
-    *(name for name, (each, _) in LAYERS.items() if each.reads_padding)
+    *(name for name, (attention, _) in LAYERS.items() if attention.reads_padding)
 )
 with_windows = of(
-    *(name for name, (each, _) in LAYERS.items() if "windows" not in each.unsupported)
+    *(
+        name
+        for name, (attention, _) in LAYERS.items()
+        if "windows" not in attention.unsupported
+    )
 )
 
 
@@ -157,7 +163,7 @@ PIECES = ([1] * T, [7, 1, 1, 13, 15], [T - 1, 1], [2, T - 2])
 @torch.no_grad()
 def test_in_pieces_it_reads_what_it_reads_at_once(name: str) -> None:
     layer, x = make_layer(name), some(B, T, D)
-    whole = layer(x, causal=True, rotary=rotary_of(name))
+    full_output = layer(x, causal=True, rotary=rotary_of(name))
     cache = layer.new_cache(B, T)
     for pieces in PIECES:  # again, when it has forgotten
         outputs: list[Tensor] = []
@@ -165,7 +171,7 @@ def test_in_pieces_it_reads_what_it_reads_at_once(name: str) -> None:
             rotary = rotary_of(name, cache.length, piece.shape[1])
             outputs.append(layer(piece, causal=True, rotary=rotary, cache=cache))
         read = torch.cat(outputs, dim=1)
-        torch.testing.assert_close(read, whole, rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(read, full_output, rtol=1e-9, atol=1e-10)
         assert cache.length == T
         cache.reset()
 
@@ -173,10 +179,10 @@ def test_in_pieces_it_reads_what_it_reads_at_once(name: str) -> None:
 @with_scores
 def test_with_rotary_positions_only_distances_matter(name: str) -> None:
     layer, x = make_layer(name), some(B, T, D)
-    wanted = layer(x, causal=True, rotary=rotary_of(name))
+    expected = layer(x, causal=True, rotary=rotary_of(name))
     shifted = layer(x, causal=True, rotary=rotary_of(name, start=1000))
-    torch.testing.assert_close(shifted, wanted, rtol=1e-4, atol=1e-4)
-    assert not torch.allclose(layer(x, causal=True), wanted, rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(shifted, expected, rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(layer(x, causal=True), expected, rtol=1e-2, atol=1e-2)
 
 
 @that_read_padding
@@ -188,11 +194,11 @@ def test_padding_on_the_left_changes_nothing(name: str, fused: bool) -> None:
     real[:, :3] = False
     positions = torch.arange(-3, T).clamp(min=0)
     rotary = rotary_of(name)
-    wanted = layer(x, causal=True, rotary=rotary)
+    expected = layer(x, causal=True, rotary=rotary)
     if rotary is not None:
         rotary = rotary_table(positions, D_K).double()
     output = layer(padded, mask=token_mask(real), causal=True, rotary=rotary)[:, 3:]
-    assert_alike(output, wanted, [x], close=1e-10)
+    assert_alike(output, expected, [x], close=1e-10)
 
 
 @with_windows
@@ -200,8 +206,8 @@ def test_a_window_is_its_mask(name: str) -> None:
     layer, x = make_layer(name), some(B, T, D)
     mask = sliding_window_mask(T, window=5)
     output = layer(x, causal=True, window=5, rotary=rotary_of(name))
-    wanted = layer(x, causal=True, mask=mask, rotary=rotary_of(name))
-    torch.testing.assert_close(output, wanted)
+    expected = layer(x, causal=True, mask=mask, rotary=rotary_of(name))
+    torch.testing.assert_close(output, expected)
     assert not torch.allclose(output, layer(x, causal=True, rotary=rotary_of(name)))
 
 
@@ -228,11 +234,11 @@ def test_without_scores_it_refuses_what_acts_on_them(name: str) -> None:
 def test_its_state_dict_makes_another_layer_compute_the_same(name: str) -> None:
     layer, x = make_layer(name), some(B, T, D)
     attention, settings = LAYERS[name]
-    other = attention.make(settings)
-    wanted = layer(x, causal=True, rotary=rotary_of(name))
-    assert not torch.allclose(other(x, causal=True, rotary=rotary_of(name)), wanted)
-    other.load_state_dict(layer.state_dict())
-    assert torch.equal(other(x, causal=True, rotary=rotary_of(name)), wanted)
+    twin = attention.make(settings)
+    expected = layer(x, causal=True, rotary=rotary_of(name))
+    assert not torch.allclose(twin(x, causal=True, rotary=rotary_of(name)), expected)
+    twin.load_state_dict(layer.state_dict())
+    assert torch.equal(twin(x, causal=True, rotary=rotary_of(name)), expected)
 
 
 @every
@@ -254,8 +260,8 @@ def test_a_bias_of_minus_infinity_forbids_as_a_mask_does(
     allowed[:, :, 2] = False  # and so it sees nothing
     bias = torch.zeros(allowed.shape).double().masked_fill(~allowed, -torch.inf)
     output = layer(x, causal=True, score_bias=bias)
-    wanted = layer(x, causal=True, mask=allowed)
-    assert_alike(output, wanted, [x])
+    expected = layer(x, causal=True, mask=allowed)
+    assert_alike(output, expected, [x])
     _, weights = layer(x, causal=True, score_bias=bias, return_weights=True)
     assert weights.isfinite().all()
     assert not weights[:, :, 2].any()
@@ -268,9 +274,9 @@ def test_dropout_drops_weights_while_it_trains(name: str) -> None:
     for fused in (True, False):
         dropped = attention.make(replace(settings, dropout=0.3, fused=fused))
         dropped.load_state_dict(make_layer(name).state_dict())
-        wanted = make_layer(name)(x, causal=True, rotary=rotary_of(name))
+        expected = make_layer(name)(x, causal=True, rotary=rotary_of(name))
         output = dropped(x, causal=True, rotary=rotary_of(name))
-        assert not torch.allclose(output, wanted)
+        assert not torch.allclose(output, expected)
         torch.testing.assert_close(
-            dropped.eval()(x, causal=True, rotary=rotary_of(name)), wanted
+            dropped.eval()(x, causal=True, rotary=rotary_of(name)), expected
         )

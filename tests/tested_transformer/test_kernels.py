@@ -236,8 +236,8 @@ def test_under_autocast_a_cpu_runs_the_kernel_in_float32(spy: Spy):
         [exact, *torch.autograd.grad(exact, leaves, direction.float())],
         strict=True,
     )
-    for one, other in pairs:
-        assert (one - other).abs().max() <= 2**-8 * other.abs().max()
+    for actual, expected in pairs:
+        assert (actual - expected).abs().max() <= 2**-8 * expected.abs().max()
 
 
 LONG = 150  # long enough for a search for negligible keys to pay

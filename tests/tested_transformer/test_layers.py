@@ -218,8 +218,8 @@ def test_a_model_trains_again_when_the_last_of_its_readers_is_done():
     model = nn.Sequential(nn.Dropout(0.5), nn.Sequential(nn.Dropout(0.5)), nn.Dropout())
     model[2].eval()
     first, second, part = (evaluating(m) for m in (model, model, model[1]))
-    for each in (first, second, part):
-        each.__enter__()
+    for reader in (first, second, part):
+        reader.__enter__()
     first.__exit__(None, None, None)
     assert [m.training for m in model.modules()] == [False] * 5
     second.__exit__(None, None, None)

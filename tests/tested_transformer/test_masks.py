@@ -60,8 +60,8 @@ def test_padding_mask_allows_real_tokens_only():
 
 def test_token_mask_allows_real_tokens_wherever_they_stand():
     real = torch.tensor([[False, True, True], [True, False, True]])
-    for given_as in (real, real.int(), real.long()):
-        mask = token_mask(given_as)
+    for flags in (real, real.int(), real.long()):
+        mask = token_mask(flags)
         assert (mask.shape, mask.dtype) == ((2, 1, 1, 3), torch.bool)
         assert torch.equal(mask[:, 0, 0], real)
     assert token_mask(torch.ones(0, 3).bool()).shape == (0, 1, 1, 3)
@@ -78,8 +78,8 @@ def test_an_additive_mask_is_zero_or_minus_infinity():
 
 @given(shape=st.lists(st.integers(0, 3), max_size=4), seed=st.integers(0, 99))
 def test_an_additive_mask_comes_back(shape: list[int], seed: int):
-    made = torch.Generator().manual_seed(seed)
-    mask = torch.rand(shape, generator=made) < 0.5
+    generator = torch.Generator().manual_seed(seed)
+    mask = torch.rand(shape, generator=generator) < 0.5
     assert torch.equal(from_additive(to_additive(mask)), mask)
 
 

@@ -273,7 +273,7 @@ def test_a_rotary_table_turns_queries_and_keys_and_not_values():
 def test_a_rotary_table_of_another_shape_is_refused():
     layer, x = MultiHeadAttention(d_model=D, num_heads=H), torch.randn(B, T, D)
     table = rotary_table(torch.arange(T), D_K)
-    for other in (
+    for misfit in (
         rotary_table(torch.arange(T), 2 * D_K),
         rotary_table(torch.arange(T + 1), D_K),
         table[:1],
@@ -283,18 +283,18 @@ def test_a_rotary_table_of_another_shape_is_refused():
     ):
         message = (
             "rotary must be the rotary_table of the positions of x, (2, 5, 2), or of "
-            f"those of each sequence, (2, 2, 1, 5, 2); it is {tuple(other.shape)}"
+            f"those of each sequence, (2, 2, 1, 5, 2); it is {tuple(misfit.shape)}"
         )
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-            layer(x, rotary=other)
+            layer(x, rotary=misfit)
 
 
 def test_each_sequence_may_have_a_rotary_table_of_its_own():
     layer, x = MultiHeadAttention(d_model=D, num_heads=H), torch.randn(B, T, D)
     tables = [rotary_table(torch.arange(first, first + T), D_K) for first in (0, 3)]
     output = layer(x, rotary=torch.stack(tables, dim=1)[:, :, None])
-    for each, table, right in zip(x, tables, output, strict=True):
-        torch.testing.assert_close(layer(each[None], rotary=table)[0], right)
+    for sequence, table, right in zip(x, tables, output, strict=True):
+        torch.testing.assert_close(layer(sequence[None], rotary=table)[0], right)
 
 
 def test_what_belongs_to_self_attention_is_refused_across():

@@ -19,12 +19,14 @@ def test_a_function_runs_once_and_is_replayed_from_then_on(recordings):
         sum_so_far += x.sum()
         y = None if factor is None else torch.full((length,), factor)
         result = replayed(x, y)
-        wanted = (factor or 1.0) * x + sum_so_far
-        torch.testing.assert_close(result, wanted)
+        expected = (factor or 1.0) * x + sum_so_far
+        torch.testing.assert_close(result, expected)
         torch.testing.assert_close(total, sum_so_far)
     # Each shape as it is, and once more to record it.
     assert [*map(len, map(torch.empty, seen))] == [3, 3, 2, 2, 2]
-    assert [[None if x is None else len(x) for x in each] for each in recordings] == [
+    assert [
+        [None if x is None else len(x) for x in recording] for recording in recordings
+    ] == [
         [3, 3],
         [2, None],
     ]

@@ -46,8 +46,8 @@ def from_theirs(kind: str, *, length: int | None = None, **settings):
     return ROPE_INIT_FUNCTIONS[kind](config, "cpu", length)
 
 
-def assert_same_rates(ours: Tensor, other: Tensor) -> None:
-    torch.testing.assert_close(ours.float(), other, rtol=1e-6, atol=0)
+def assert_same_rates(ours: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(ours.float(), expected, rtol=1e-6, atol=0)
 
 
 def test_rates_are_those_of_transformers():

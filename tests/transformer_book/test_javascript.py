@@ -37,14 +37,14 @@ def read(requests: list[dict[str, Any]], name: str = "stories") -> list[Any]:
 
 
 def computed(module: str, call: str, cases: list[Any], before: str = "") -> list[Any]:
-    """What a module answers in Node to each case, ``given``."""
+    """What a module answers in Node to each case, ``input``."""
     script = f"""
         import * as module from {json.dumps((JAVASCRIPT / module).as_uri())};
         import {{ readFileSync }} from "node:fs";
         {before}
         const cases = JSON.parse(readFileSync(0, "utf8"));
         const answers = [];
-        for (const given of cases) answers.push({call});
+        for (const input of cases) answers.push({call});
         console.log(JSON.stringify(answers));"""
     return run(["--input-type=module", "--eval", script], cases)
 
@@ -62,11 +62,11 @@ def loading(name: str) -> str:
             buffer.slice(byteOffset, byteOffset + byteLength)));"""
 
 
-def run(arguments: list[str], given: Any) -> Any:
+def run(arguments: list[str], content: Any) -> Any:
     done = node(
         arguments,
         return_completed_process=True,
-        input=json.dumps(given),
+        input=json.dumps(content),
         capture_output=True,
         text=True,
     )
@@ -89,28 +89,28 @@ def test_it_reads_and_writes_as_pytorch_does(name: str) -> None:
     # With what came before in the cache, or a part of it, or none; then past the end.
     lengths = [1, 11, 5, longest, 2 * longest]
     (start,) = computed(
-        "engine.js", f"module.windowStart(given, {longest})", lengths[-1:]
+        "engine.js", f"module.windowStart(input, {longest})", lengths[-1:]
     )
     contexts = [*lengths[:-1], lengths[-1] - start]
     texts = [tokenizer.decode(drawn[:length]) for length in lengths]
     greedy = {"text": texts[1], "temperature": 0, "randoms": [0.5] * (longest + 20)}
     settings = [(1.0, None), (0.7, 5), (1.5, 1), (0.0, 3)]
-    asked = [{"text": t} for t in texts] + [
+    requests = [{"text": t} for t in texts] + [
         {"text": texts[1], "temperature": t, "topK": k or model.config.vocab_size}
         for t, k in settings
     ]
-    *answers, written = read([*asked, greedy], name)
+    *answers, written = read([*requests, greedy], name)
     for text, length, answer in zip(texts, contexts, answers, strict=False):
         ids = tokenizer.encode(text)
         assert answer["tokens"] == ids
-        found = record_heads(model, torch.tensor([ids[-length:]]))
-        for key, wanted in {
-            "logits": found.logits[0],
-            "weights": torch.cat(found.weights),
-            "outputs": torch.cat(found.outputs).transpose(1, 2).flatten(2),
+        recording = record_heads(model, torch.tensor([ids[-length:]]))
+        for key, expected in {
+            "logits": recording.logits[0],
+            "weights": torch.cat(recording.weights),
+            "outputs": torch.cat(recording.outputs).transpose(1, 2).flatten(2),
         }.items():
             got = torch.tensor(answer[key]).float()
-            torch.testing.assert_close(got, wanted, atol=1e-4, rtol=0)
+            torch.testing.assert_close(got, expected, atol=1e-4, rtol=0)
 
     prompt = tokenizer.encode(texts[1])
     with torch.no_grad():
@@ -127,23 +127,26 @@ def test_it_reads_and_writes_as_pytorch_does(name: str) -> None:
 def test_a_head_that_writes_something_else_does_what_it_does_in_pytorch() -> None:
     model, words = our_gpt()
     tokens = torch.tensor([words.encode(TEXT)])
-    other = record_heads(model, torch.tensor([words.encode(OTHER)])).outputs
+    other_outputs = record_heads(model, torch.tensor([words.encode(OTHER)])).outputs
     means = load_file(model_folder("stories") / "means.safetensors")["means"].float()
     assert means.shape == (2, 64, 64)
-    mean = [each[:5].unflatten(-1, (4, 16)).transpose(0, 1)[None] for each in means]
+    mean = [
+        layer_means[:5].unflatten(-1, (4, 16)).transpose(0, 1)[None]
+        for layer_means in means
+    ]
     for heads in ([(1, 0)], [(0, 3), (1, 2)]):
         rows = [
-            [[layer, head, each[layer][0, head].tolist()] for layer, head in heads]
-            for each in (mean, other)
+            [[layer, head, values[layer][0, head].tolist()] for layer, head in heads]
+            for values in (mean, other_outputs)
         ]
-        asked = [{"muted": heads}, *({"instead": each} for each in rows), {}]
-        answers = read([{"text": TEXT, **each} for each in asked])
-        every = [(heads, None), (heads, mean), (heads, other), ([], None)]
+        requests = [{"muted": heads}, *({"instead": row} for row in rows), {}]
+        answers = read([{"text": TEXT, **request} for request in requests])
+        every = [(heads, None), (heads, mean), (heads, other_outputs), ([], None)]
         for answer, (off, instead) in zip(answers, every, strict=True):
             with gated_heads(model, shut(model, off), instead=instead):
-                wanted = record_heads(model, tokens)
+                expected = record_heads(model, tokens)
             got = torch.tensor(answer["logits"])
-            torch.testing.assert_close(got, wanted.logits[0], atol=1e-4, rtol=0)
+            torch.testing.assert_close(got, expected.logits[0], atol=1e-4, rtol=0)
         for one, two in pairwise(answers):
             assert one["logits"] != two["logits"]
 
@@ -153,23 +156,23 @@ def test_words_are_those_of_the_library() -> None:
     text = "\nThe  dog\tsees,the cat. Ünder_3 't was 🐈Nilo!\n\nThe dogs"
     pieces = re.findall(r"\w+|[^\w\s]|\n", text)
     known = [piece for piece in pieces if piece in words.vocabulary]
-    call = "module.encode(given, tokenizer)".replace(
+    call = "module.encode(input, tokenizer)".replace(
         "tokenizer", json.dumps(words.to_dict())
     )
-    (found,) = computed("engine.js", call, [text])
+    (encoded,) = computed("engine.js", call, [text])
     ids = {word: at for at, word in enumerate(words.vocabulary)}
-    assert found["tokens"] == [ids[piece] for piece in known]
-    assert found["unknown"] == ["Ünder_3", "'", "t", "was", "🐈", "!"]
+    assert encoded["tokens"] == [ids[piece] for piece in known]
+    assert encoded["unknown"] == ["Ünder_3", "'", "t", "was", "🐈", "!"]
     written = WordTokenizer(["\n", ",", ".", "The", "dog", "sees"])
     sentence = [3, 4, 1, 3, 4, 5, 2, 0, 3, 4]
-    joined = "given.reduce((text, each) => text + module.joined(text, each, {}), '')"
-    spoken = [written.vocabulary[each] for each in sentence]
+    joined = "input.reduce((text, word) => text + module.joined(text, word, {}), '')"
+    spoken = [written.vocabulary[token] for token in sentence]
     assert computed("engine.js", joined, [spoken]) == [written.decode(sentence)]
 
 
 def test_the_verbs_of_each_number_are_those_of_the_grammar() -> None:
-    numbers = computed("load.js", "module.NUMBERS[given]", ["plural verbs"])
-    numbers += computed("load.js", "module.NUMBERS[given]", ["singular verbs"])
+    numbers = computed("load.js", "module.NUMBERS[input]", ["plural verbs"])
+    numbers += computed("load.js", "module.NUMBERS[input]", ["singular verbs"])
     assert [*map(sorted, numbers)] == [
         sorted(verb_forms(number)) for number in ("plural", "singular")
     ]
@@ -187,12 +190,12 @@ def test_how_a_weight_arises_is_what_the_model_computes() -> None:
             getattr(block.attention, name)(x)[:, 32:48]
             for name in ("q_proj", "k_proj", "v_proj")
         )
-    given = {"tokens": tokens[0].tolist()}
-    call = """(gpt.read(given.tokens), Object.fromEntries(
+    case = {"tokens": tokens[0].tolist()}
+    call = """(gpt.read(input.tokens), Object.fromEntries(
         Object.entries(module.arithmetic(gpt, 1, 2, 4, 1)).map(([name, values]) =>
             [name, values.length ? [...values] : values])))"""
-    (found,) = computed("views.js", call, [given], loading("stories"))
-    wanted = {
+    (result,) = computed("views.js", call, [case], loading("stories"))
+    expected = {
         "q": q[4],
         "k": k[1],
         "v": v[1],
@@ -202,11 +205,11 @@ def test_how_a_weight_arises_is_what_the_model_computes() -> None:
         "exps": (q[4] @ k.mT / 4).exp(),
         "weights": weights,
     }
-    for name, each in wanted.items():
-        got = torch.tensor(found[name])
-        torch.testing.assert_close(got, each, atol=1e-4, rtol=1e-4)
-    assert found["width"] == 16
-    assert found["total"] == pytest.approx(sum(found["exps"]), rel=1e-5)
+    for name, value in expected.items():
+        got = torch.tensor(result[name])
+        torch.testing.assert_close(got, value, atol=1e-4, rtol=1e-4)
+    assert result["width"] == 16
+    assert result["total"] == pytest.approx(sum(result["exps"]), rel=1e-5)
 
 
 def tensor(rows: Any) -> torch.Tensor:
@@ -216,7 +219,7 @@ def tensor(rows: Any) -> torch.Tensor:
 def test_attention_under_a_mask_is_that_of_the_library() -> None:
     torch.manual_seed(0)
     cases: list[dict[str, Any]] = []
-    wanted: list[tuple[torch.Tensor, ...]] = []
+    references: list[tuple[torch.Tensor, ...]] = []
     for _ in range(100):
         size, width, features = torch.randint(2, 8, (3,)).tolist()
         q, k = torch.randn(2, size, width, dtype=DOUBLE)
@@ -224,26 +227,26 @@ def test_attention_under_a_mask_is_that_of_the_library() -> None:
         mask = torch.rand(size, size) < torch.rand(())
         q *= 10 ** (3 * torch.rand(()))  # up to 1,000: exp would overflow
         mask[0] &= bool(torch.rand(()) < 0.7)  # sometimes a row is left with nothing
-        other = [row.clone() for row in (q, k, v)]
-        for row in other:
+        altered = [row.clone() for row in (q, k, v)]
+        for row in altered:
             row[-1] = torch.randn_like(row[-1])
         output, weights = attention_with_weights(q, k, v, mask=mask)
-        change = attention_with_weights(*other, mask=mask)[0] - output
-        wanted.append((output, weights, change.abs().amax(dim=-1)))
-        given = [{"q": x[0], "k": x[1], "v": x[2]} for x in ((q, k, v), other)]
+        change = attention_with_weights(*altered, mask=mask)[0] - output
+        references.append((output, weights, change.abs().amax(dim=-1)))
+        inputs = [{"q": x[0], "k": x[1], "v": x[2]} for x in ((q, k, v), altered)]
         tokens, changed = (
-            {name: x.tolist() for name, x in each.items()} for each in given
+            {name: x.tolist() for name, x in qkv.items()} for qkv in inputs
         )
         last = {name: rows[-1] for name, rows in changed.items()}
         cases.append({"tokens": tokens, "mask": mask.tolist(), "other": last})
     answers, moved = (
         computed("masked-attention.js", call, cases)
         for call in (
-            "module.attend(given.tokens, given.mask)",
-            "module.moved(given.tokens, given.other, given.mask)",
+            "module.attend(input.tokens, input.mask)",
+            "module.moved(input.tokens, input.other, input.mask)",
         )
     )
-    for answer, change, expected in zip(answers, moved, wanted, strict=True):
+    for answer, change, expected in zip(answers, moved, references, strict=True):
         for got, right in zip(
             (answer["output"], answer["weights"], change), expected, strict=True
         ):
@@ -252,7 +255,7 @@ def test_attention_under_a_mask_is_that_of_the_library() -> None:
 
 def test_masks_to_begin_with_are_those_of_the_library() -> None:
     everyone = torch.ones(5, 5, dtype=torch.bool)
-    wanted = {
+    expected = {
         "causal": causal_mask(5),
         "inverted": ~causal_mask(5),
         "no mask": everyone,
@@ -260,8 +263,8 @@ def test_masks_to_begin_with_are_those_of_the_library() -> None:
         "padding: last two": everyone & padding_mask(torch.tensor([3]), 5)[0, 0],
         "without itself": causal_mask(5) & ~torch.eye(5, dtype=torch.bool),
     }
-    masks = computed("masked-attention.js", "module.MASKS[given](5)", [*wanted])
-    assert masks == [mask.tolist() for mask in wanted.values()]
+    masks = computed("masked-attention.js", "module.MASKS[input](5)", [*expected])
+    assert masks == [mask.tolist() for mask in expected.values()]
 
 
 def test_the_lookup_is_that_of_pytorch() -> None:
@@ -271,18 +274,18 @@ def test_the_lookup_is_that_of_pytorch() -> None:
         size = int(torch.randint(1, 8, ()))
         keys, values = 5 * torch.randn(2, size, dtype=DOUBLE)
         query, temperature = 5 * torch.randn(()), 10 ** (3 * torch.rand(()) - 1)
-        given = {"query": query, "temperature": temperature}
-        given |= {"keys": keys, "values": values}
-        cases.append({name: x.tolist() for name, x in given.items()})
-    call = "module.blurred(given.query, given.keys, given.values, given.temperature)"
+        case = {"query": query, "temperature": temperature}
+        case |= {"keys": keys, "values": values}
+        cases.append({name: x.tolist() for name, x in case.items()})
+    call = "module.blurred(input.query, input.keys, input.values, input.temperature)"
     answers = computed("blurred-lookup.js", call, cases)
-    for given, answer in zip(cases, answers, strict=True):
-        keys, values = tensor(given["keys"]), tensor(given["values"])
+    for case, answer in zip(cases, answers, strict=True):
+        keys, values = tensor(case["keys"]), tensor(case["values"])
         # -(q - k)^2 / 2 is a product of two features, but for what softmax cancels.
         features = torch.stack([keys, -0.5 * keys.square()], dim=-1)
-        query = tensor([[given["query"], 1.0]])
+        query = tensor([[case["query"], 1.0]])
         output, weights = attention_with_weights(
-            query, features, values[:, None], scale=1 / given["temperature"]
+            query, features, values[:, None], scale=1 / case["temperature"]
         )
         torch.testing.assert_close(tensor(answer["weights"]), weights[0])
         torch.testing.assert_close(tensor(answer["answer"]), output[0, 0])
@@ -291,7 +294,7 @@ def test_the_lookup_is_that_of_pytorch() -> None:
 def test_the_samplers_are_those_of_the_library() -> None:
     torch.manual_seed(0)
     cases: list[dict[str, Any]] = []
-    wanted: list[tuple[torch.Tensor, torch.Tensor]] = []
+    references: list[tuple[torch.Tensor, torch.Tensor]] = []
     for _ in range(400):  # few have both top-k and top-p, and fewer show how they meet
         logits = 2 * torch.randn(int(torch.randint(1, 12, ())))
         if torch.rand(()) < 0.3:
@@ -310,11 +313,11 @@ def test_the_samplers_are_those_of_the_library() -> None:
         cases.append({"logits": logits.tolist(), "settings": ours})
         soft = {"temperature": theirs.get("temperature", 1.0)}
         softened = sampling_probabilities(logits, **soft)
-        wanted.append((sampling_probabilities(logits, **theirs), softened))
+        references.append((sampling_probabilities(logits, **theirs), softened))
     answers = computed(
-        "samplers.js", "module.sampled(given.logits, given.settings)", cases
+        "samplers.js", "module.sampled(input.logits, input.settings)", cases
     )
-    for answer, (shares, softened) in zip(answers, wanted, strict=True):
+    for answer, (shares, softened) in zip(answers, references, strict=True):
         left = softened[shares > 0].sum()
         for name, expected in {
             "shares": shares,
@@ -328,7 +331,7 @@ def test_the_samplers_are_those_of_the_library() -> None:
 def test_a_word_exactly_at_a_mark_stays_whatever_rounding_does() -> None:
     logits = [math.log(share) for share in (0.5, 0.25, 0.15, 0.1)]
     cases = [{"topP": 0.75}, {"minP": 0.5}]
-    call = f"module.sampled({logits}, given).shares.map(Boolean)"
+    call = f"module.sampled({logits}, input).shares.map(Boolean)"
     for kept in computed("samplers.js", call, cases):
         assert kept == [True, True, False, False]
 
@@ -336,17 +339,17 @@ def test_a_word_exactly_at_a_mark_stays_whatever_rounding_does() -> None:
 def test_turned_arrows_are_those_of_the_library() -> None:
     torch.manual_seed(0)
     cases: list[dict[str, Any]] = []
-    wanted: list[torch.Tensor] = []
+    references: list[torch.Tensor] = []
     for _ in range(100):
         pairs, position = int(torch.randint(1, 9, ())), int(torch.randint(100, ()))
         base = 10 ** (1 + 4 * torch.rand(()).item())
         x = torch.randn(1, 2 * pairs, dtype=DOUBLE)
         table = rotary_table(torch.tensor([position]), 2 * pairs, base=base)
-        wanted.append(rotate(x, table)[0])
+        references.append(rotate(x, table)[0])
         cases.append({"x": x[0].tolist(), "position": position, "base": base})
-    call = "module.turned(given.x, given.position, given.base)"
+    call = "module.turned(input.x, input.position, input.base)"
     for answer, expected in zip(
-        computed("rotary.js", call, cases), wanted, strict=True
+        computed("rotary.js", call, cases), references, strict=True
     ):
         torch.testing.assert_close(tensor(answer), expected, atol=1e-6, rtol=1e-6)
 
@@ -358,16 +361,16 @@ def test_softmax_in_tiles_is_that_of_pytorch() -> None:
         keys, size = torch.randint(1, 9, (2,)).tolist()
         scale = 10 ** (4 * torch.rand(()) - 1)  # up to 1,000: exp would overflow
         scores, values = torch.randn(2, keys, dtype=DOUBLE)
-        given = {"scores": scale * scores, "values": values}
-        cases.append({name: x.tolist() for name, x in given.items()} | {"size": size})
-    call = "module.inTiles(given.scores, given.values, given.size)"
+        case = {"scores": scale * scores, "values": values}
+        cases.append({name: x.tolist() for name, x in case.items()} | {"size": size})
+    call = "module.inTiles(input.scores, input.values, input.size)"
     answers = computed("tiled-softmax.js", call, cases)
-    for given, steps in zip(cases, answers, strict=True):
-        scores, values = tensor(given["scores"]), tensor(given["values"])
-        assert [x for step in steps for x in step["tile"]] == given["scores"]
+    for case, steps in zip(cases, answers, strict=True):
+        scores, values = tensor(case["scores"]), tensor(case["values"])
+        assert [x for step in steps for x in step["tile"]] == case["scores"]
         read = 0
         for step in steps:
-            assert len(step["tile"]) <= given["size"]
+            assert len(step["tile"]) <= case["size"]
             read += len(step["tile"])
             # What is kept is that of the keys so far, as if they were all.
             weights, kept = scores[:read].softmax(dim=0), tensor(step["output"])
@@ -387,17 +390,17 @@ def test_guesses_with_heads_off_are_those_of_pytorch() -> None:
     model, _ = model_of("grammar")
     layers, heads = model.config.num_layers, model.config.num_heads
     cases: list[dict[str, Any]] = []
-    wanted: list[torch.Tensor] = []
+    references: list[torch.Tensor] = []
     for _ in range(100):
         length = int(torch.randint(1, 40, ()))
         ids = torch.randint(model.config.vocab_size, (length,))
         muted = torch.rand(layers, heads) < torch.rand(())
         off = [(layer, head) for layer, head in muted.nonzero().tolist()]
         with torch.no_grad(), gated_heads(model, shut(model, off)):
-            wanted.append(model(ids[None])[0, -1].softmax(dim=-1))
+            references.append(model(ids[None])[0, -1].softmax(dim=-1))
         cases.append({"tokens": ids.tolist(), "muted": muted.tolist()})
-    call = "module.guessed(gpt, given.tokens, given.muted)"
+    call = "module.guessed(gpt, input.tokens, input.muted)"
     answers = computed("muted-guess.js", call, cases, loading("grammar"))
-    for answer, expected in zip(answers, wanted, strict=True):
+    for answer, expected in zip(answers, references, strict=True):
         got = torch.tensor([answer[str(id)] for id in range(len(expected))])
         torch.testing.assert_close(got, expected, atol=1e-4, rtol=0)

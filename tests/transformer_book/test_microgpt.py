@@ -131,9 +131,9 @@ def test_it_is_the_gpt_of_pytorch_with_the_same_weights(
     theirs = pytorchs(ours)
     past = ours.new_past()
     logits = [ours.read(token, past) for token in TOKENS]
-    wanted, maps = theirs(torch.tensor([TOKENS]), return_weights=True)
+    their_logits, maps = theirs(torch.tensor([TOKENS]), return_weights=True)
     close = {"rtol": 0, "atol": 1e-9}
-    torch.testing.assert_close(tensor(logits), wanted[0], **close)
+    torch.testing.assert_close(tensor(logits), their_logits[0], **close)
     for heads, weights in zip(past, maps, strict=True):
         for head, table in zip(heads, weights[0], strict=True):
             assert [len(row) for row in head.weights] == [1, 2, 3, 4, 5]
@@ -145,7 +145,7 @@ def test_it_is_the_gpt_of_pytorch_with_the_same_weights(
     targets = torch.tensor([*TOKENS[1:], 2])
     loss = ours.loss([*TOKENS, 2])
     loss.backward()
-    right = F.cross_entropy(wanted[0], targets)
+    right = F.cross_entropy(their_logits[0], targets)
     right.backward()
     assert loss.value == pytest.approx(right.item(), rel=0, abs=1e-9)
     for name, matrix in ours.weights.items():
@@ -156,12 +156,12 @@ def test_it_is_the_gpt_of_pytorch_with_the_same_weights(
 
 def test_no_output_depends_on_what_comes_after_it():
     model = small(num_layers=2)
-    one, other = read_all(model, [1, 5, 3, 0, 9]), read_all(model, [1, 5, 3, 4, 8])
+    first, second = read_all(model, [1, 5, 3, 0, 9]), read_all(model, [1, 5, 3, 4, 8])
     for position in range(3):
-        assert values(one[position]) == values(other[position])
-    assert values(one[3]) != values(other[3])
+        assert values(first[position]) == values(second[position])
+    assert values(first[3]) != values(second[3])
 
-    sum(one[2]).backward()
+    sum(first[2]).backward()
     rows = tensor(model.weights["position_embedding"], "grad")
     assert rows.any(dim=1).tolist() == [True] * 3 + [False] * 4
 
@@ -178,12 +178,12 @@ def test_one_head_averages_the_values():
 
 def test_large_scores_keep_their_differences():
     scores = [Scalar(score) for score in (4000.0, 3999.0, -8000.0)]
-    wanted = torch.tensor(values(scores), dtype=torch.float64)
+    reference = torch.tensor(values(scores), dtype=torch.float64)
     got = torch.tensor(values(softmax(scores)), dtype=torch.float64)
-    torch.testing.assert_close(got, wanted.softmax(dim=0))
+    torch.testing.assert_close(got, reference.softmax(dim=0))
     loss = cross_entropy(scores, 2)
     loss.backward()
-    assert loss.value == F.cross_entropy(wanted, torch.tensor(2)).item()
+    assert loss.value == F.cross_entropy(reference, torch.tensor(2)).item()
     assert scores[2].grad == pytest.approx(-1.0)
     assert scores[0].grad == pytest.approx(got[0].item())
 
@@ -229,8 +229,8 @@ def test_training_takes_the_steps_of_pytorch():
         assert losses[step] == pytest.approx(loss.item() / 2, rel=1e-9)
         right.step()
     for name, matrix in ours.weights.items():
-        wanted = theirs.get_parameter(f"{name}.weight").detach()
-        torch.testing.assert_close(tensor(matrix), wanted, rtol=0, atol=1e-9)
+        expected = theirs.get_parameter(f"{name}.weight").detach()
+        torch.testing.assert_close(tensor(matrix), expected, rtol=0, atol=1e-9)
 
 
 def test_it_learns_a_name_by_heart_and_writes_it():
@@ -248,13 +248,13 @@ def test_it_learns_a_name_by_heart_and_writes_it():
 
 def test_the_same_seed_gives_the_same_weights_and_losses():
     sequences = [[0, 1, 0], [0, 2, 3, 0]]
-    one, other = small(seed=5), small(seed=5)
-    assert values(one.parameters()) == values(other.parameters())
-    assert values(one.parameters()) != values(small(seed=6).parameters())
-    kept = values(one.parameters())
-    first = train(one, sequences, steps=2, seed=7)
-    assert first == train(other, sequences, steps=2, seed=7)
-    assert values(one.parameters()) == values(other.parameters()) != kept
+    model, twin = small(seed=5), small(seed=5)
+    assert values(model.parameters()) == values(twin.parameters())
+    assert values(model.parameters()) != values(small(seed=6).parameters())
+    kept = values(model.parameters())
+    first = train(model, sequences, steps=2, seed=7)
+    assert first == train(twin, sequences, steps=2, seed=7)
+    assert values(model.parameters()) == values(twin.parameters()) != kept
 
 
 def certain_of(token: int) -> MicroGPT:

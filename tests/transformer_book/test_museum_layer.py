@@ -34,8 +34,8 @@ def test_the_right_steps_are_the_librarys(kv_heads, causal, padded):
         slopes = torch.autograd.grad(output, [x, *layer.parameters()], direction)
         results.append([output, weights, *slopes])
         torch.testing.assert_close(layer(x, mask=mask, causal=causal), output)
-    for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(one, other)
+    for expected, actual in zip(*results, strict=True):
+        torch.testing.assert_close(expected, actual)
 
 
 def test_it_reads_in_pieces():
@@ -43,7 +43,7 @@ def test_it_reads_in_pieces():
     x = torch.randn(B, T, D)
     cache = layer.new_cache(B, T)
     with torch.no_grad():
-        pieces = [layer(each, causal=True, cache=cache) for each in x.split(2, dim=1)]
+        pieces = [layer(piece, causal=True, cache=cache) for piece in x.split(2, dim=1)]
         torch.testing.assert_close(torch.cat(pieces, dim=1), layer(x, causal=True))
     assert cache.length == T
 
@@ -74,7 +74,7 @@ def test_a_gpt_of_right_steps_is_the_gpt():
     assert type(model.blocks[0].attention) is MultiHeadAttention
     cache = copy.new_cache(3)
     with torch.no_grad():
-        pieces = [copy(each, cache=cache) for each in tokens.split(3, dim=1)]
+        pieces = [copy(piece, cache=cache) for piece in tokens.split(3, dim=1)]
     torch.testing.assert_close(torch.cat(pieces, dim=1), model(tokens))
 
     changed = with_steps(copy, Steps(mix=lambda layer, heads: heads))

@@ -46,8 +46,10 @@ def test_every_seed_is_another_model_of_the_same_words() -> None:
         model, same = our_gpt(seed)
         assert same.vocabulary == words.vocabulary
         assert model.config == first.config
-        weight, other = (each.token_embedding.weight for each in (first, model))
-        assert not torch.equal(weight, other)
+        first_weight, new_weight = (
+            gpt.token_embedding.weight for gpt in (first, model)
+        )
+        assert not torch.equal(first_weight, new_weight)
     with pytest.raises(ValueError, match=r"^seed=6 must be one of 1 to 5$"):
         our_gpt(6)
 
@@ -72,6 +74,6 @@ def test_the_rates_of_a_row_stand_in_order() -> None:
         name = line.split("  ")[0]
         rows = [f"{name}, ½ × rates", name, f"{name}, 2 × rates"]
         numbers = [worth(row).splitlines()[-1].split()[-6:-3] for row in rows]
-        means = [sum(map(int, each)) / 3 for each in numbers]
-        shown = [float(each) for each in line.split()[-6:-3]]
+        means = [sum(map(int, counts)) / 3 for counts in numbers]
+        shown = [float(word) for word in line.split()[-6:-3]]
         assert shown == pytest.approx(means, abs=1)

@@ -213,7 +213,9 @@ def test_each_name_stands_beside_its_own_line_and_on_nothing(draw, places, near)
         assert distances[own] < near
         assert frame.x0 < box.x0 < box.x1 < frame.x1
         assert frame.y0 < box.y0 < box.y1 < frame.y1
-        assert not any(box.overlaps(other) for other in boxes if other is not box)
+        assert not any(
+            box.overlaps(neighbor) for neighbor in boxes if neighbor is not box
+        )
     # A single line has no name but the one at the axis; names take no room from lines.
     alone = draw({"rising": CROSSING["rising"]}, **LABELS).axes[0]
     assert not alone.texts
@@ -223,8 +225,8 @@ def test_each_name_stands_beside_its_own_line_and_on_nothing(draw, places, near)
 def test_lines_that_are_one_have_their_names_beside_each_other():
     same = [(0.0, 1.0), (100.0, 1.0)]
     (axes,) = curves({"one": same, "other": same}, **LABELS).axes
-    one, other = (text.get_window_extent() for text in axes.texts)
-    assert not one.padded(4).overlaps(other)
+    first, second = (text.get_window_extent() for text in axes.texts)
+    assert not first.padded(4).overlaps(second)
 
 
 def test_a_name_without_room_in_one_line_stands_in_two():
@@ -395,11 +397,11 @@ def test_cells_have_the_color_of_their_state_and_their_text():
     texts = [[[f"{p}{r}{c}" for c in "xyz"] for r in range(2)] for p in range(2)]
     figure = cells(states, **cell_labels(2), texts=texts)
     colors = {0: (0, 0, 0, 0), 1: (53, 87, 194, 89), 2: (194, 86, 46, 140)}
-    for axes, table, wanted in zip(figure.axes, states, texts, strict=True):
+    for axes, table, expected in zip(figure.axes, states, texts, strict=True):
         fills = [patch.get_facecolor() for patch in axes.patches]
         shown = [tuple(round(255 * part) for part in fill) for fill in fills]
         assert shown == [colors[state] for state in table.flatten().tolist()]
-        assert words(axes.texts) == [text for line in wanted for text in line]
+        assert words(axes.texts) == [text for line in expected for text in line]
         assert axes.yaxis_inverted()
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles == ["first", "second"]
@@ -440,12 +442,12 @@ def test_slices_have_the_color_of_their_head():
         tables[name] = torch.stack(tables[name].split(3, dim=1))
     tables["w_o"] = torch.stack(tables["w_o"].split(3))
     order = ("x", "w_q", "w_k", "w_v", "q", "k", "v", "weights", "heads", "w_o")
-    wanted = [
+    expected = [
         part
         for name in (*order, "output")
         for part in tables[name].abs().reshape(-1, *tables[name].shape[-2:])
     ]
-    for drawn, part in zip(drawn_weights(figure), wanted, strict=True):
+    for drawn, part in zip(drawn_weights(figure), expected, strict=True):
         torch.testing.assert_close(drawn, part)
     color = ["gray", *["blue", "orange"] * 9, "gray"]
     frames = [patch.get_edgecolor() for patch in figure.axes[0].patches]

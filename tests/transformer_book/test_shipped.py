@@ -20,8 +20,8 @@ def test_a_record_has_results_and_a_stamp() -> None:
 
 def test_an_unknown_name_is_told_which_there_are() -> None:
     for find, first in ((load_record, "attention"), (model_folder, "grammar")):
-        wanted = f"^name='../models' must be one of {first}, "
-        with pytest.raises(ValueError, match=wanted):
+        message = f"^name='../models' must be one of {first}, "
+        with pytest.raises(ValueError, match=message):
             find("../models")
 
 

@@ -25,6 +25,6 @@ def test_a_fork_leads_to_the_fork(root: Path) -> None:
     book = load_book(root, addresses)
     assert (book.site, book.repository) == ("https://me.org/book/", "https://me.org/r")
     for url in ("me/book", "javascript://x", 'https://a.org/"b'):
-        wanted = re.escape(f"REPO_URL={url}: wanted an add")
-        with pytest.raises(ValueError, match=wanted):
+        message = re.escape(f"REPO_URL={url}: wanted an add")
+        with pytest.raises(ValueError, match=message):
             load_book(root, {"REPO_URL": url})

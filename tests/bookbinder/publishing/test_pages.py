@@ -94,9 +94,9 @@ def test_code_has_names_sizes_copies_and_who_ran_it(chapter: Entry, html: str) -
     bare = with_code_blocks(html, replace(chapter, record=None), BOOK)
     assert 'class="ran"' not in bare
     for kind in ("text", "py"):
-        other = html.replace(f"-{kind} highlight", "-python highlight")
+        mislabeled = html.replace(f"-{kind} highlight", "-python highlight")
         with pytest.raises(ValueError, match="the site shows 4 blocks"):
-            with_code_blocks(other, chapter, BOOK)
+            with_code_blocks(mislabeled, chapter, BOOK)
 
 
 def test_a_block_that_only_draws_is_folded(chapter: Entry, html: str) -> None:

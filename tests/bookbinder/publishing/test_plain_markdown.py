@@ -63,8 +63,8 @@ def test_nothing_of_a_page_of_the_book_is_lost() -> None:
         runs = [part.line for part in parts if part.kind == "run"]
         assert runs == [block.line for block in page.blocks]
         text = "\n".join(part.text for part in parts)
-        wanted = [block.code for block in page.blocks]
-        wanted += [block.output.text for block in page.blocks if block.output]
-        wanted += [f"From `{listing.path}`" for listing in page.listings]
-        wanted += [line for _, line in page.prose if line.startswith("## ")]
-        assert [part for part in wanted if part.strip("\n") not in text] == []
+        expected = [block.code for block in page.blocks]
+        expected += [block.output.text for block in page.blocks if block.output]
+        expected += [f"From `{listing.path}`" for listing in page.listings]
+        expected += [line for _, line in page.prose if line.startswith("## ")]
+        assert [part for part in expected if part.strip("\n") not in text] == []

@@ -101,11 +101,11 @@ def test_a_run_with_what_it_imports_prints_what_its_page_shows() -> None:
         ):
             run(text, patch)
         # A copy goes on from the blocks before, which have printed, too.
-        wanted = blocks[name].output
+        output = blocks[name].output
         lines = printed.getvalue().splitlines(keepends=True)
-        if wanted:
-            last = "".join(lines[-wanted.text.count("\n") :])
-            if not agrees(wanted.text, last, wanted.tolerance):
+        if output:
+            last = "".join(lines[-output.text.count("\n") :])
+            if not agrees(output.text, last, output.tolerance):
                 wrong.append(f"{name}: {last}")
     assert wrong == []
 

@@ -40,7 +40,7 @@ def cells(last: float) -> str:
 
 def test_a_hair_does_not_matter_and_other_data_labels_and_colors_do():
     line = '<svg><path d="M 10 20"/></svg>'
-    for one, other, same in (
+    for first, second, same in (
         (drawing(), drawing("0.998 0.002 .3 .7"), True),
         (cells(0.7), cells(0.69), True),
         (cells(0.7), cells(0.65), False),
@@ -53,7 +53,7 @@ def test_a_hair_does_not_matter_and_other_data_labels_and_colors_do():
         (drawing(), drawing().replace("#3557c2", "#c2562e"), False),
         (drawing(), drawing().replace("</svg>", "<rect/></svg>"), False),
     ):
-        assert same_drawing(one, other) is same
+        assert same_drawing(first, second) is same
 
 
 def named(name: str = "falls fast") -> str:
@@ -70,27 +70,27 @@ def test_where_a_name_stands_does_not_matter():
     elsewhere = drawn.replace(start + place, f'{start} x="1" y="2">')
     assert elsewhere != drawn
     two_lines = elsewhere.replace("falls fast", 'falls</text><text x="1" y="9">fast')
-    for other in (drawn, elsewhere, two_lines):
-        assert same_drawing(drawn, other)
+    for variant in (drawn, elsewhere, two_lines):
+        assert same_drawing(drawn, variant)
     recolored = start.replace("fill: #3557c2", "fill: #c2562e")
     # Any other text has its place.
     moved = re.sub(r'x="([\d.]+)"(?=[^>]*>0.2<)', 'x="1"', drawn)
     assert moved != drawn
-    for other in (
+    for variant in (
         named("falls slowly"),
         drawn.replace("falls fast", "rises fast"),
         drawn.replace(start, recolored),
         moved,
     ):
-        assert not same_drawing(drawn, other)
+        assert not same_drawing(drawn, variant)
 
 
 def test_a_page_shows_what_its_blocks_draw_and_the_book_keeps(tmp_path: Path):
-    svg, other, folder = drawing(), drawing("1 0 .5 .5"), "docs/assets/figures/page"
+    svg, stale, folder = drawing(), drawing("1 0 .5 .5"), "docs/assets/figures/page"
     for number, (drawn, kept, report) in enumerate(
         (
             ("map", {"map": svg}, ""),
-            ("map", {"map": other}, "3: map.svg is not what the page draws: make outp"),
+            ("map", {"map": stale}, "3: map.svg is not what the page draws: make outp"),
             ("", {"map": svg}, "3: no block of this page draws map.svg"),
             ("map", {}, "3: map.svg is drawn but not kept: make outputs"),
             ("map new", {"map": svg}, "1: a block draws new.svg, but the page does no"),

@@ -82,14 +82,14 @@ def test_code_links_headings_tables_and_bold_print_are_left_alone(
 
 
 def test_the_page_that_explains_a_term_does_not_link_it(linked: Linked) -> None:
-    for page, wanted in {
+    for page, expected in {
         "index.md": ["glossary.md#mask", "glossary.md#query"],
         "chapters/06.md": ["../glossary.md#query"],
         "reference/masks.md": [],
         "": [],
     }.items():
         targets = links(linked("A mask and a query.", page))
-        assert [target for _, target, _ in targets] == wanted
+        assert [target for _, target, _ in targets] == expected
 
 
 def test_an_entry_without_a_plain_sentence_is_refused() -> None:

@@ -59,7 +59,7 @@ def test_choosing_by_hand() -> None:
 
 
 def test_the_best_blocks_are_those_of_a_loop() -> None:
-    q, k, _ = (each.detach() for each in drawn())
+    q, k, _ = (tensor.detach() for tensor in drawn())
     chosen = choose_blocks(q, k, block_size=3, num_chosen=3)
     for b in range(B):
         for h in range(H):
@@ -71,8 +71,8 @@ def test_the_best_blocks_are_those_of_a_loop() -> None:
                     for n in range(own)
                 ]
                 best = sorted(range(own), key=lambda n, s=score: -s[n])[:2]
-                wanted = [own, *best, *[-1] * (2 - len(best))]
-                assert chosen[b, h, t].tolist() == wanted
+                expected = [own, *best, *[-1] * (2 - len(best))]
+                assert chosen[b, h, t].tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ def test_gathered_is_masked(size: int, count: int, t: int) -> None:
     inputs = q, k, v = drawn(t)
     chosen = choose_blocks(q, k, block_size=size, num_chosen=count)
     mask = chosen_mask(chosen, num_keys=S, block_size=size)
-    wanted, weights = attention_with_weights(q, k, v, mask=mask)
+    expected, weights = attention_with_weights(q, k, v, mask=mask)
     output = attention_in_blocks(q, k, v, chosen, block_size=size)
-    assert_alike(output, wanted, inputs, close=1e-11)
+    assert_alike(output, expected, inputs, close=1e-11)
     # No query reads more than it chose, and each reads itself.
     assert (weights > 0).sum(dim=-1).max() <= size * count
     assert (weights.diagonal(offset=S - t, dim1=-2, dim2=-1) > 0).all()
@@ -94,16 +94,16 @@ def test_gathered_is_masked(size: int, count: int, t: int) -> None:
 def test_with_all_blocks_it_is_causal_attention() -> None:
     q, k, v = drawn()
     chosen = choose_blocks(q, k, block_size=3, num_chosen=6)
-    wanted, _ = attention_with_weights(q, k, v, causal=True)
+    expected, _ = attention_with_weights(q, k, v, causal=True)
     output = attention_in_blocks(q, k, v, chosen, block_size=3)
-    torch.testing.assert_close(output, wanted, rtol=0, atol=1e-12)
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-12)
     layer = make_layer(num_chosen=6)
-    other = MultiHeadAttention(
+    plain = MultiHeadAttention(
         d_model=D, num_heads=H, head_dim=4, num_kv_heads=H_KV, bias=False
     ).double()
-    other.load_state_dict(layer.state_dict())
+    plain.load_state_dict(layer.state_dict())
     x = rand(B, T, D)
-    torch.testing.assert_close(layer(x, causal=True), other(x, causal=True))
+    torch.testing.assert_close(layer(x, causal=True), plain(x, causal=True))
 
 
 @pytest.mark.parametrize(
@@ -124,13 +124,13 @@ def test_flex_attention_gets_the_tiles_that_asking_about_every_pair_gives(
     chosen = choose_blocks(q, k, block_size=size, num_chosen=count)
     mask = chosen_mask(chosen, num_keys=s, block_size=size)
     blocks = flex_blocks(chosen, num_keys=s, block_size=size)
-    wanted = create_block_mask(
+    expected = create_block_mask(
         lambda b, h, t, s: mask[b, h, t, s], 2, 6, t, s, device="cpu"
     )
-    assert blocks.shape == wanted.shape
+    assert blocks.shape == expected.shape
     # Everything but the mask itself: counts and numbers of tiles, forward and backward.
-    for one, other in zip(blocks.as_tuple()[:-1], wanted.as_tuple()[:-1], strict=True):
-        assert torch.equal(one, other) if isinstance(one, Tensor) else one == other
+    for a, b in zip(blocks.as_tuple()[:-1], expected.as_tuple()[:-1], strict=True):
+        assert torch.equal(a, b) if isinstance(a, Tensor) else a == b
 
 
 def test_flex_attention_gets_tiles_without_a_table_of_pairs() -> None:
@@ -146,8 +146,8 @@ def test_flex_attention_is_told_the_same() -> None:
     chosen = choose_blocks(q, k, block_size=32, num_chosen=2)
     mask = flex_blocks(chosen, num_keys=300, block_size=32)
     output = blockwise_attention(q, k, v, block_mask=mask)
-    wanted = attention_in_blocks(q, k, v, chosen, block_size=32)
-    torch.testing.assert_close(output, wanted, rtol=0, atol=1e-5)
+    expected = attention_in_blocks(q, k, v, chosen, block_size=32)
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-5)
 
 
 def test_a_mask_hides_keys_of_chosen_blocks() -> None:

@@ -115,9 +115,9 @@ def with_their_weights(theirs: Any, settings: Compressed) -> CompressedAttention
         pairs.append((ours.indexer.compressor, theirs.compressor.indexer))
         ours.indexer.q_proj = nn.Sequential(*latent, theirs.compressor.indexer.q_b_proj)
         ours.indexer.weight_proj = theirs.compressor.indexer.scorer.weights_proj
-    for mine, other in pairs:
-        mine.kv_proj, mine.gate_proj = other.kv_proj, other.gate_proj
-        mine.position_bias, mine.norm = other.position_bias, other.kv_norm
+    for target, source in pairs:
+        target.kv_proj, target.gate_proj = source.kv_proj, source.gate_proj
+        target.position_bias, target.norm = source.position_bias, source.kv_norm
     assert {*map(id, ours.parameters())} == {*map(id, theirs.parameters())}
     return ours
 
@@ -143,8 +143,8 @@ def test_a_whole_layer_is_deepseeks_in_outputs_and_gradients(
     theirs, config = deepseeks(settings)
     ours = with_their_weights(theirs, settings).train(training)
     x = torch.randn(B, T, D, requires_grad=True)
-    output, wanted = ours(x, rotary=table()), called(theirs, config, x)
-    assert_alike(output, wanted, [x, *theirs.parameters()], close=1e-4)
+    output, expected = ours(x, rotary=table()), called(theirs, config, x)
+    assert_alike(output, expected, [x, *theirs.parameters()], close=1e-4)
 
 
 @both
@@ -158,10 +158,10 @@ def test_with_its_cache_deepseeks_reads_pieces_alike(settings: Compressed) -> No
     for pieces in PIECES:
         cache, theirs_cache = ours.new_cache(B, T), DynamicCache(config=config)
         for piece in x.split(pieces, dim=1):
-            wanted = called(theirs, config, piece, theirs_cache)
+            expected = called(theirs, config, piece, theirs_cache)
             turns = table(cache.length, piece.shape[1])
             output = ours(piece, causal=True, rotary=turns, cache=cache)
-            torch.testing.assert_close(output, wanted, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
         kept = theirs_cache.layers[0].compressed_kv["compressor"]
         entries = cache.entries.keys[:, 0, : cache.entries.length]
         torch.testing.assert_close(entries, kept, rtol=1e-4, atol=1e-4)
@@ -188,13 +188,15 @@ def test_in_windows_is_in_the_open_in_outputs_and_gradients(
             )
             scores[0, 0, 2:] = -torch.inf  # fewer than could be read
             readable = choose_keys(scores, most)[:, None]
-        inputs = [each.requires_grad_() for each in (q, tokens, entries, sink)]
+        inputs = [tensor.requires_grad_() for tensor in (q, tokens, entries, sink)]
         how: dict[str, Any] = {"window": W, "entries_per_query": most}
         output = attention_in_windows(*inputs, readable, **how)
         keys = torch.cat([tokens, entries], dim=2)
         seen = seen_in_windows(tokens.shape[2], readable, window=W)
-        wanted, _ = adjusted_attention_with_weights(q, keys, keys, sink=sink, mask=seen)
-        assert_alike(output, wanted, inputs)
+        expected, _ = adjusted_attention_with_weights(
+            q, keys, keys, sink=sink, mask=seen
+        )
+        assert_alike(output, expected, inputs)
 
 
 def test_no_table_of_all_tokens_is_made() -> None:
@@ -223,8 +225,8 @@ def test_an_entry_is_a_mean_of_its_tokens_by_each_feature() -> None:
     entries = pool(content, gates)
     for b, n, feature in ((0, 0, 0), (1, 4, 7), (1, 2, 3)):
         share = gates[b, n, :, feature].exp() / gates[b, n, :, feature].exp().sum()
-        wanted = (share * content[b, n, :, feature]).sum()
-        torch.testing.assert_close(entries[b, n, feature], wanted)
+        expected = (share * content[b, n, :, feature]).sum()
+        torch.testing.assert_close(entries[b, n, feature], expected)
     torch.testing.assert_close(pool(content, 0 * gates), content.mean(dim=2))
     # Of each token, one half goes to the next group, and the other to its own.
     groups = rand(B, 5, 3, 2 * D_K)
@@ -278,12 +280,12 @@ def test_what_a_mask_hides_no_entry_tells(overlap: bool, fused: bool) -> None:
     layer, x = make_layer(replace(HEAVY, overlap=overlap), fused=fused), rand(B, T, D)
     mask = torch.ones(T, T, dtype=torch.bool)
     mask[:, 9] = False  # in the third entry, and with overlap in the fourth
-    other = x.clone()
-    other[:, 9] = rand(B, D)
-    output, wanted = (layer(each, mask=mask) for each in (other, x))
+    changed = x.clone()
+    changed[:, 9] = rand(B, D)
+    output, expected = (layer(tokens, mask=mask) for tokens in (changed, x))
     rest = torch.arange(T) != 9
-    assert torch.equal(output[:, rest], wanted[:, rest])
-    assert not torch.allclose(layer(other)[:, -1], layer(x)[:, -1])
+    assert torch.equal(output[:, rest], expected[:, rest])
+    assert not torch.allclose(layer(changed)[:, -1], layer(x)[:, -1])
     weights = layer(x, mask=mask, return_weights=True)[1][:, :, -1, 3::4]
     hidden = {2, 3} if overlap else {2}
     assert {
@@ -295,7 +297,7 @@ def test_what_a_mask_hides_no_entry_tells(overlap: bool, fused: bool) -> None:
 @torch.no_grad()
 def test_a_cache_keeps_entries_and_can_go_back(settings: Compressed) -> None:
     layer, x = make_layer(settings).eval(), rand(B, T, D)
-    whole = layer(x, rotary=table())
+    full_output = layer(x, rotary=table())
     for length in range(T + 1):
         cache = layer.new_cache(B, T)
         layer(x[:, :30], rotary=table(length=30), cache=cache)
@@ -311,7 +313,7 @@ def test_a_cache_keeps_entries_and_can_go_back(settings: Compressed) -> None:
         cache.rewind(length)
         assert cache.entries.length == length // settings.compress
         rest = layer(x[:, length:], rotary=table(length, T - length), cache=cache)
-        torch.testing.assert_close(rest, whole[:, length:])
+        torch.testing.assert_close(rest, full_output[:, length:])
         with pytest.raises(ValueError, match=f"holds {T} of at most {T} tokens"):
             layer(x[:, :1], cache=cache)
         cache.reset()

@@ -38,8 +38,8 @@ def inputs(gates: str) -> tuple[list[Tensor], dict[str, Tensor]]:
         shape = (B, H, T) if gates == "by head" else (B, H, T, D_K)
         options["log_decay"] = -torch.rand(shape, **DOUBLE)
     v, beta = torch.randn(B, H, T, D_V, **DOUBLE), torch.rand(B, H, T, **DOUBLE)
-    for each in (q, k, v, beta, *options.values()):
-        each.requires_grad_()
+    for tensor in (q, k, v, beta, *options.values()):
+        tensor.requires_grad_()
     return [q, k, v, beta], options
 
 
@@ -69,7 +69,7 @@ def test_it_is_the_rule_of_transformers(form: str, gates: str):
     q, k, v, beta = tensors
     log_decay = options.get("log_decay", torch.zeros_like(beta))
     output, state = rule(
-        *(each.transpose(1, 2) for each in (q * D_K**0.5, k, v, log_decay, beta)),
+        *(tensor.transpose(1, 2) for tensor in (q * D_K**0.5, k, v, log_decay, beta)),
         initial_state=options["state"],
         output_final_state=True,
         **({"chunk_size": 4} if form == "chunk" else {}),
@@ -101,7 +101,7 @@ def test_a_key_that_comes_again_gets_the_new_value():
 
 def test_gates_that_are_almost_shut_overflow_nowhere():
     tensors, _ = inputs("no")
-    tensors = [each.float() for each in tensors]
+    tensors = [tensor.float() for tensor in tensors]
     log_decay = torch.full((B, H, T), -50.0)
     expected, _ = recurrent_delta_rule(*tensors, log_decay=log_decay)
     output, _ = parallel_delta_rule(*tensors, log_decay=log_decay)
@@ -121,7 +121,7 @@ def test_the_layer_by_hand(gates: str):
         proj(x).reshape(B, T, 3, 5).permute(0, 2, 1, 3)
         for proj in (layer.q_proj, layer.k_proj, layer.v_proj)
     ]
-    q, k = (each / each.norm(dim=-1, keepdim=True) for each in split[:2])
+    q, k = (tensor / tensor.norm(dim=-1, keepdim=True) for tensor in split[:2])
     beta, log_decay = layer.beta_proj(x).sigmoid().permute(0, 2, 1), None
     if gated:
         log_decay = layer.gate_proj(x).sigmoid().log() / 16

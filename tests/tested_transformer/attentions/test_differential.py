@@ -57,7 +57,7 @@ def test_it_is_diff_llamas(
     future = torch.full((T, T), float("-inf"), dtype=torch.float64).triu(1)
     with monkeypatch.context() as patch:  # they compute some steps in float32
         patch.setattr(torch, "float32", torch.float64)
-        wanted, _ = torch.func.functional_call(
+        expected, _ = torch.func.functional_call(
             theirs, weights, (x, (cos, sin), future[None, None])
         )
     fused = ours(x, causal=True, rotary=ROTARY)
@@ -67,7 +67,7 @@ def test_it_is_diff_llamas(
         weights.sum(dim=-1), (1 - ours.core.share()).expand(B, H // 2, T)
     )
     for output in (fused, in_the_open):
-        assert_alike(output, wanted, [x, *ours.parameters()], close=1e-11)
+        assert_alike(output, expected, [x, *ours.parameters()], close=1e-11)
 
 
 def test_two_equal_tables_leave_their_difference_alone() -> None:

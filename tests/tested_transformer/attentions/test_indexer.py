@@ -110,10 +110,10 @@ def test_a_whole_layer_is_deepseeks_with_the_same_weights() -> None:
         chosen = choose_keys(scores.masked_fill(~past, -torch.inf), CHOSEN)
     output = layer(x, causal=True, mask=chosen[:, None], rotary=table)
     cos_sin = tuple(torch.cat([half, half], dim=-1)[None] for half in table)
-    wanted, _ = theirs(x, cos_sin, past[None, None])
-    assert_alike(output, wanted, [x, *layer.parameters()], close=1e-4)
+    expected, _ = theirs(x, cos_sin, past[None, None])
+    assert_alike(output, expected, [x, *layer.parameters()], close=1e-4)
     without = layer(x, causal=True, rotary=table)
-    assert not torch.allclose(without, wanted, rtol=0.1, atol=0.1)
+    assert not torch.allclose(without, expected, rtol=0.1, atol=0.1)
 
 
 def test_a_score_is_a_weighted_sum_of_what_is_positive() -> None:
@@ -121,8 +121,8 @@ def test_a_score_is_a_weighted_sum_of_what_is_positive() -> None:
     scores = index_scores(q, k, weights)
     for t, s in ((0, 0), (16, 12), (5, 9)):
         products = (q[1, :, t] @ k[1, s]).clamp(min=0.0)
-        wanted = (weights[1, t] * products).sum() / (H_I * D_I) ** 0.5
-        torch.testing.assert_close(scores[1, t, s], wanted)
+        expected = (weights[1, t] * products).sum() / (H_I * D_I) ** 0.5
+        torch.testing.assert_close(scores[1, t, s], expected)
 
 
 def test_of_equal_scores_the_earliest_are_chosen() -> None:
@@ -135,10 +135,10 @@ def test_of_equal_scores_the_earliest_are_chosen() -> None:
             [never] * 6,
         ]
     )
-    wanted = [[0, 1, 2, 5], [0, 1, 2, 3], [1], []]
+    expected = [[0, 1, 2, 5], [0, 1, 2, 3], [1], []]
     for keys in (scores, torch.cat([scores, scores[:, :2] + never], dim=-1)):
         chosen_keys = choose_keys(keys[None], 4)[0]
-        assert [row.nonzero().flatten().tolist() for row in chosen_keys] == wanted
+        assert [row.nonzero().flatten().tolist() for row in chosen_keys] == expected
     assert choose_keys(scores[None], 8).sum(dim=-1).tolist() == [[6, 4, 1, 0]]
 
 
@@ -148,14 +148,14 @@ def test_the_loss_is_the_divergence_from_what_attention_weighs() -> None:
     weights = rand(B, H, T, 13).masked_fill(~read[:, None], -torch.inf).softmax(dim=-1)
     weights = weights.nan_to_num(0.0).requires_grad_()
     loss = index_loss(scores, weights, read)
-    wanted, slopes = 0.0, torch.zeros(B, T, 13, dtype=torch.float64)
+    expected, slopes = 0.0, torch.zeros(B, T, 13, dtype=torch.float64)
     for b in range(B):
         for t in (t for t in range(T) if t != 3):
             p = weights[b, :, t, read[b, t]].detach().mean(dim=0)
             q = scores[b, t, read[b, t]].detach().softmax(dim=-1)
-            wanted += float((p * (p / q).log()).sum()) / (B * T)
+            expected += float((p * (p / q).log()).sum()) / (B * T)
             slopes[b, t, read[b, t]] = (q - p) / (B * T)
-    assert loss.item() == pytest.approx(wanted)
+    assert loss.item() == pytest.approx(expected)
     loss.backward()
     assert weights.grad is None
     torch.testing.assert_close(scores.grad, slopes)
@@ -165,8 +165,8 @@ def test_the_loss_is_the_divergence_from_what_attention_weighs() -> None:
 
 def test_gathered_is_masked_in_outputs_and_gradients() -> None:
     q, k, v = (
-        each.requires_grad_()
-        for each in (rand(B, H, 5, D_K), rand(B, H_KV, T, D_K), rand(B, H_KV, T, 8))
+        tensor.requires_grad_()
+        for tensor in (rand(B, H, 5, D_K), rand(B, H_KV, T, D_K), rand(B, H_KV, T, 8))
     )
     scores = rand(B, 5, T).masked_fill(~causal_mask(5, T), -torch.inf)
     scores[1, 2] = -torch.inf
@@ -174,8 +174,8 @@ def test_gathered_is_masked_in_outputs_and_gradients() -> None:
     for count in (1, CHOSEN, T + 2):
         chosen = choose_keys(scores, count)
         output = attention_to_chosen(q, k, v, chosen, keys_per_query=count)
-        wanted, _ = attention_with_weights(q, k, v, mask=chosen[:, None])
-        assert_alike(output, wanted, (q, k, v))
+        expected, _ = attention_with_weights(q, k, v, mask=chosen[:, None])
+        assert_alike(output, expected, (q, k, v))
 
 
 def test_a_token_is_gathered_and_a_long_text_is_masked(
@@ -195,11 +195,11 @@ def test_a_token_is_gathered_and_a_long_text_is_masked(
     mask = torch.rand(B, H, 1, T) < 0.7  # not the same for all heads
     bias = rand(1, H, 1, T)
     for how in ({"mask": mask}, {"score_bias": bias}):
-        one, other = (
+        output, with_weights = (
             layer(x[:, -1:], context=x, return_weights=open_, **how)
             for open_ in (False, True)
         )
-        torch.testing.assert_close(one, other[0])
+        torch.testing.assert_close(output, with_weights[0])
     assert len(lengths) == 2
 
 
@@ -309,9 +309,9 @@ def test_eight_bits_round_the_scores_but_not_their_gradients() -> None:
     rounded.load_state_dict(layer.state_dict())
     rounded(text, causal=True)
     layer(text, causal=True)
-    loss, other = layer.core.index_loss, rounded.core.index_loss
-    assert loss != other
-    torch.testing.assert_close(loss, other, rtol=0.2, atol=0.0)
+    loss, rounded_loss = layer.core.index_loss, rounded.core.index_loss
+    assert loss != rounded_loss
+    torch.testing.assert_close(loss, rounded_loss, rtol=0.2, atol=0.0)
 
 
 def test_what_does_not_fit_is_named() -> None:

@@ -91,9 +91,9 @@ def test_it_is_deepseeks_with_the_same_weights(
     cos, sin = (torch.cat([half, half], dim=-1)[None].double() for half in ROTARY)
     future = torch.full((T, T), float("-inf"), dtype=torch.float64).triu(1)
     call = x, (cos, sin), future[None, None]
-    wanted, _ = torch.func.functional_call(theirs, named, call)
+    expected, _ = torch.func.functional_call(theirs, named, call)
     output = ours(x, causal=True, rotary=ROTARY)
-    assert_alike(output, wanted, [x, *ours.parameters()], close=1e-11)
+    assert_alike(output, expected, [x, *ours.parameters()], close=1e-11)
     # Their weights, which they compute in float32, are given by their open form alone.
     theirs.config._attn_implementation = "eager"
     _, their_weights = torch.func.functional_call(theirs, named, call)

@@ -44,7 +44,7 @@ def inputs(gates: int) -> tuple[list[Tensor], dict[str, Tensor]]:
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_the_recurrent_one(form: str, gates: int):
     tensors, options = inputs(gates)
-    leaves = [each.requires_grad_() for each in (*tensors, *options.values())]
+    leaves = [tensor.requires_grad_() for tensor in (*tensors, *options.values())]
     output = FORMS[form](*tensors, **options)
     expected = recurrent_linear_attention(*tensors, **options)
     assert_alike(output, expected, leaves, close=1e-11)
@@ -101,7 +101,7 @@ def test_the_layer_by_hand(gated: bool):
         proj(x).reshape(B, T, 3, 5).permute(0, 2, 1, 3)
         for proj in (layer.q_proj, layer.k_proj, layer.v_proj)
     ]
-    q, k = (each / each.norm(dim=-1, keepdim=True) for each in split[:2])
+    q, k = (tensor / tensor.norm(dim=-1, keepdim=True) for tensor in split[:2])
     log_decay = None
     if gated:
         log_decay = layer.gate_proj(x).sigmoid().log() / 16

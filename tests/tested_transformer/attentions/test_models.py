@@ -49,9 +49,9 @@ SMALL = GPTConfig(
 BLOCKS = {"attention": ChosenBlocks(block_size=5, num_chosen=2)}
 # Each with a name, with its defaults; and those that want other settings here.
 MODELS: dict[str, dict[str, Any]] = {
-    name: {"attention": each, "positions": each.positions[0]}
-    for name, each in ATTENTIONS.items()
-    if type(each) is not Softmax
+    name: {"attention": attention, "positions": attention.positions[0]}
+    for name, attention in ATTENTIONS.items()
+    if type(attention) is not Softmax
 } | {
     "latent": {"attention": Latent(latent_dim=11), "positions": "rotary"},
     "linear": {"attention": LinearRecurrence(), "smear": True},

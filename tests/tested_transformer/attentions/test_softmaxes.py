@@ -59,22 +59,24 @@ def assert_same_as_theirs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     x = rand(B, T, D).requires_grad_()
-    mine, other = zip(*pairs, strict=True)
-    assert len(mine) == len([*ours.parameters()])
-    wanted = called(theirs, x, monkeypatch)
+    our_weights, their_weights = zip(*pairs, strict=True)
+    assert len(our_weights) == len([*ours.parameters()])
+    expected = called(theirs, x, monkeypatch)
     for output in (
         ours(x, causal=True, rotary=ROTARY),
         ours(x, causal=True, rotary=ROTARY, return_weights=True)[0],
     ):
-        assert_alike(output, wanted, [x, *mine], [x, *other], close=1e-11)
+        assert_alike(
+            output, expected, [x, *our_weights], [x, *their_weights], close=1e-11
+        )
 
 
 def copied(ours: nn.Module, theirs: nn.Module) -> list[tuple[Tensor, Tensor]]:
     """Give theirs the weights of ours that have the same name, and return the pairs."""
     named = dict(theirs.named_parameters())
     pairs = [(p, named[name]) for name, p in ours.named_parameters() if name in named]
-    for mine, other in pairs:
-        other.data = mine.detach().clone()
+    for source, target in pairs:
+        target.data = source.detach().clone()
     return pairs
 
 
@@ -142,12 +144,21 @@ def test_a_gate_is_qwen3_nexts(monkeypatch: pytest.MonkeyPatch) -> None:
     del theirs.q_proj.weight
     theirs.q_proj.weight = torch.cat(heads, dim=1).flatten(0, 1)
     names = "k_proj", "v_proj", "o_proj"
-    mine, other = (
+    our_weights, their_weights = (
         [layer.get_submodule(name).weight for name in names] for layer in (ours, theirs)
     )
     x = rand(B, T, D).requires_grad_()
-    output, wanted = ours(x, causal=True, rotary=ROTARY), called(theirs, x, monkeypatch)
-    assert_alike(output, wanted, [x, *mine, *both], [x, *other, *both], close=1e-11)
+    output, expected = (
+        ours(x, causal=True, rotary=ROTARY),
+        called(theirs, x, monkeypatch),
+    )
+    assert_alike(
+        output,
+        expected,
+        [x, *our_weights, *both],
+        [x, *their_weights, *both],
+        close=1e-11,
+    )
 
 
 HOW: dict[str, dict[str, Any]] = {
@@ -164,11 +175,11 @@ HOW: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("how", HOW.values(), ids=HOW)
 def test_a_fused_sink_is_the_open_one(how: dict[str, Any]) -> None:
     q, k, v = rand(B, H, T, D_K), rand(B, H_KV, S, D_K), rand(B, H_KV, S, D_V)
-    inputs = [each.requires_grad_() for each in (q, k, v, rand(H))]
+    inputs = [tensor.requires_grad_() for tensor in (q, k, v, rand(H))]
     sink = inputs[-1]
-    wanted, _ = adjusted_attention_with_weights(q, k, v, sink=sink, **how)
+    expected, _ = adjusted_attention_with_weights(q, k, v, sink=sink, **how)
     output = fused_attention_with_sink(q, k, v, sink, **how)
-    assert_alike(output, wanted, inputs, close=1e-11)
+    assert_alike(output, expected, inputs, close=1e-11)
 
 
 def test_a_sink_is_a_gate_made_of_the_scores() -> None:
@@ -181,8 +192,8 @@ def test_a_sink_is_a_gate_made_of_the_scores() -> None:
     assert layer.core.sink.eq(0).all()  # a new one
     scores, sink = rand(B, H, T, S), rand(H)
     gate = (scores.logsumexp(-1, keepdim=True) - sink[:, None, None]).sigmoid()
-    wanted = gate * scores.softmax(-1)
-    torch.testing.assert_close(weights_with_sink(scores, sink), wanted)
+    expected = gate * scores.softmax(-1)
+    torch.testing.assert_close(weights_with_sink(scores, sink), expected)
 
 
 def test_a_cap_bounds_scores_and_leaves_small_ones() -> None:
@@ -233,8 +244,8 @@ def test_a_bias_is_added_after_the_cap_and_so_is_not_capped() -> None:
     q, k, v, bias = rand(B, H, T, D_K), rand(B, H_KV, S, D_K), rand(B, H_KV, S, D_V), 9
     scores = q @ k.repeat_interleave(2, dim=1).mT / 2 * 5
     added = bias * rand(H, T, S).sign()
-    wanted = (0.8 * (scores / 0.8).tanh() + added).softmax(dim=-1)
+    expected = (0.8 * (scores / 0.8).tanh() + added).softmax(dim=-1)
     how = {"soft_cap": 0.8, "scale": 2.5, "score_bias": added[None]}
     output, weights = adjusted_attention_with_weights(q, k, v, **how)
-    torch.testing.assert_close(weights, wanted)
-    torch.testing.assert_close(output, wanted @ v.repeat_interleave(2, dim=1))
+    torch.testing.assert_close(weights, expected)
+    torch.testing.assert_close(output, expected @ v.repeat_interleave(2, dim=1))

@@ -29,8 +29,8 @@ def test_drafts_of_any_lengths_are_taken_back(layer: StateLayer, seed: int) -> N
     for _ in range(40):
         new = torch.rand(B, draw.randint(1, SLACK), D).double()
         text = torch.cat([text, new], dim=1)
-        wanted = layer(text)[:, -new.shape[1] :]
-        torch.testing.assert_close(layer(new, cache=cache), wanted)
+        expected = layer(text)[:, -new.shape[1] :]
+        torch.testing.assert_close(layer(new, cache=cache), expected)
         assert cache.nbytes <= most
         longest = max(longest, cache.length)
         assert cache.earliest <= max(0, longest - SLACK)

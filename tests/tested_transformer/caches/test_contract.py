@@ -101,7 +101,7 @@ def dense(d_v: int) -> Callable[[int], KVCache]:
 def windows(batch_size: int) -> KVCache:
     """Return caches for a window of 3, with a slack of one token."""
     layers = [DenseCache(*memory(batch_size, capacity=4)) for _ in range(LAYERS)]
-    return KVCache([WindowCache(each, window=3, max_length=S) for each in layers])
+    return KVCache([WindowCache(layer, window=3, max_length=S) for layer in layers])
 
 
 def rolling(rotary: bool) -> Callable[[int], KVCache]:
@@ -248,7 +248,7 @@ def test_caches_meet_their_protocols(case: Case) -> None:
     assert all(isinstance(layer, Cache) for layer in cache.layers)
     kinds = [isinstance(layer, LayerCache) for layer in cache.layers]
     assert kinds == [not isinstance(layer, StateCache) for layer in cache.layers]
-    rewindable = [each.rewindable for each in (cache, *cache.layers)]
+    rewindable = [c.rewindable for c in (cache, *cache.layers)]
     assert rewindable == [case.rewindable] * (1 + LAYERS)
 
 
@@ -261,9 +261,9 @@ def test_reading_in_pieces_is_reading_at_once(case: Case) -> None:
             start, end = end, end + part
             kept = read(cache, k[:, :, start:end], v[:, :, start:end])
             check(case, kept, k[:, :, :end], v[:, :, :end], part)
-            lengths = [each.length for each in (cache, *cache.layers)]
+            lengths = [c.length for c in (cache, *cache.layers)]
             assert lengths == [end] * (1 + LAYERS)
-            sizes = [each.batch_size for each in (cache, *cache.layers)]
+            sizes = [c.batch_size for c in (cache, *cache.layers)]
             assert sizes == [case.batch_size] * (1 + LAYERS)
             assert cache.nbytes == sum(layer.nbytes for layer in cache.layers)
 
@@ -297,16 +297,14 @@ def test_rewinding_is_as_if_never_read(case: Case, past: int) -> None:
     earliest = case.earliest(past)
     for length in range(past + 1):
         cache, fresh = case.empty(), case.empty()
-        text, other = case.text(past), case.text(S - length)
+        text, new_text = case.text(past), case.text(S - length)
         read(cache, *text)
-        assert [each.earliest for each in (cache, *cache.layers)] == [earliest] * (
-            1 + LAYERS
-        )
+        assert [c.earliest for c in (cache, *cache.layers)] == [earliest] * (1 + LAYERS)
         if 0 < length < earliest:
             message = f"holds {past} tokens; it cannot go back to {length}: a "
             with pytest.raises(ValueError, match=message):
                 cache.rewind(length)
-            length, other = past, case.text(S - past)
+            length, new_text = past, case.text(S - past)
         else:
             cache.rewind(length)
         assert [layer.length for layer in cache.layers] == [length] * LAYERS
@@ -314,8 +312,8 @@ def test_rewinding_is_as_if_never_read(case: Case, past: int) -> None:
         if length:
             read(fresh, *start)
         if length < S:
-            read(fresh, *other)
-            check(case, read(cache, *other), *cat(start, other), S - length)
+            read(fresh, *new_text)
+            check(case, read(cache, *new_text), *cat(start, new_text), S - length)
         assert (cache.nbytes, cache.length) == (fresh.nbytes, fresh.length)
 
 
@@ -323,11 +321,11 @@ def test_rewinding_is_as_if_never_read(case: Case, past: int) -> None:
 def test_rewinding_beyond_the_text_is_refused(case: Case) -> None:
     cache = case.empty()
     read(cache, *case.text(5))
-    for each in (cache, *cache.layers):
+    for c in (cache, *cache.layers):
         for length in (-1, 6):
             message = f"holds 5 tokens; it cannot go back to {length}$"
             with pytest.raises(ValueError, match=message):
-                each.rewind(length)
+                c.rewind(length)
     cache.rewind(5)
     assert cache.length == 5
 
@@ -364,11 +362,11 @@ def test_reset_keeps_no_token(case: Case) -> None:
     check(case, read(cache, *text), *text, 5)
 
 
-def refused(cache: KVCache, text: Pair, message: str, other: Pair, case: Case) -> None:
+def refused(cache: KVCache, text: Pair, message: str, misfit: Pair, case: Case) -> None:
     """Assert that the first layer refuses keys and values, and goes on as before."""
     read(cache, *text)
     with pytest.raises(ValueError, match=message):
-        add(cache.layers[0], *other)
+        add(cache.layers[0], *misfit)
     assert [layer.length for layer in cache.layers] == [text[0].shape[2]] * LAYERS
     more = case.text(1)
     check(case, read(cache, *more), *cat(text, more), 1)
@@ -399,13 +397,13 @@ def test_other_heads_and_widths_are_refused(case: Case) -> None:
     mine = (
         f"was made for {H} heads with keys of {D_K} and values of {case.d_v} features"
     )
-    for other, theirs in (
+    for misfit, theirs in (
         ((k[:, :2], v[:, :2]), f"2, {D_K} and {case.d_v}"),
         ((k[..., :4], v), f"{H}, 4 and {case.d_v}"),
         ((k, torch.cat([v, v[..., :0], k], -1)), f"{H}, {D_K} and {case.d_v + D_K}"),
     ):
         message = f"the cache {mine}; the new ones have {theirs}"
-        refused(case.empty(), case.text(3), f"^{message}$", other, case)
+        refused(case.empty(), case.text(3), f"^{message}$", misfit, case)
 
 
 @with_a_limit

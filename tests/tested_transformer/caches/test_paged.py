@@ -38,17 +38,17 @@ def read(cache: KVCache, k: Tensor, v: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 def test_pages_are_taken_as_they_are_needed_and_given_back() -> None:
     pool = PagePool(**ROOM)
-    one, other = PagedCache(pool), PagedCache(pool)
-    read(one, *rand(3))
-    assert (one.table, pool.num_free) == ([0], 5)
-    read(other, *rand(5))
-    read(one, *rand(2))
-    assert (one.table, other.table) == ([0, 3], [1, 2])
+    first, second = PagedCache(pool), PagedCache(pool)
+    read(first, *rand(3))
+    assert (first.table, pool.num_free) == ([0], 5)
+    read(second, *rand(5))
+    read(first, *rand(2))
+    assert (first.table, second.table) == ([0, 3], [1, 2])
     assert pool.users == [1, 1, 1, 1, 0, 0]
-    one.reset()
-    assert (one.table, one.length, pool.num_free) == ([], 0, 4)
-    read(other, *rand(6))
-    assert other.table == [1, 2, 0]
+    first.reset()
+    assert (first.table, first.length, pool.num_free) == ([], 0, 4)
+    read(second, *rand(6))
+    assert second.table == [1, 2, 0]
 
 
 def test_a_prefix_is_shared_and_copied_on_write() -> None:
@@ -64,14 +64,14 @@ def test_a_prefix_is_shared_and_copied_on_write() -> None:
     # The full page is still shared; the half full one was copied before it was written.
     assert (first.table, second.table) == ([0, 1], [0, 2])
     assert pool.users == [2, 1, 1, 0, 0, 0]
-    other = rand(3)
-    kept = read(first, *other)  # its page is its own again: no copy
+    more = rand(3)
+    kept = read(first, *more)  # its page is its own again: no copy
     assert (first.table, pool.num_free) == ([0, 1, 3], 2)
     for i in range(LAYERS):
         assert torch.equal(kept_by_second[i][0], torch.cat([k, new[0]], 2) + i)
         assert torch.equal(kept_by_second[i][1], torch.cat([v, new[1]], 2) - i)
-        assert torch.equal(kept[i][0], torch.cat([k, other[0]], 2) + i)
-        assert torch.equal(kept[i][1], torch.cat([v, other[1]], 2) - i)
+        assert torch.equal(kept[i][0], torch.cat([k, more[0]], 2) + i)
+        assert torch.equal(kept[i][1], torch.cat([v, more[1]], 2) - i)
     first.reset()
     assert pool.users == [1, 0, 1, 0, 0, 0]
 
@@ -118,32 +118,32 @@ def test_a_model_writes_the_same_tokens(changes: dict[str, Any]) -> None:
     prompt = torch.randint(13, (1, 6))
     room = ROOM | {"head_dim": 4, "value_dim": None, "num_pages": 8}
     cache = PagedCache(PagePool(**room))
-    wanted = write(model, model.new_cache(), prompt, 10)
-    assert write(model, cache, prompt, 10) == wanted
-    assert len(set(wanted)) > 2
+    expected = write(model, model.new_cache(), prompt, 10)
+    assert write(model, cache, prompt, 10) == expected
+    assert len(set(expected)) > 2
     # Two answers to one prompt, side by side.
     cache.reset()
     write(model, cache, prompt, 1)
-    other = cache.fork()
+    fork = cache.fork()
     for start in (3, 5):
         begun = torch.tensor([[start]])
         alone = model.new_cache()
         write(model, alone, prompt, 1)
-        mine = cache if start == 3 else other
+        mine = cache if start == 3 else fork
         assert write(model, mine, begun, 8) == write(model, alone, begun, 8)
-    assert cache.table[:1] == other.table[:1]
-    assert cache.table[1:] != other.table[1:]
+    assert cache.table[:1] == fork.table[:1]
+    assert cache.table[1:] != fork.table[1:]
 
 
 def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
     pool = PagePool(**ROOM)
-    cache, other = PagedCache(pool), PagedCache(pool, max_length=9)
+    cache, limited = PagedCache(pool), PagedCache(pool, max_length=9)
     read(cache, *rand(3 * SIZE + 1))
-    read(other, *rand(5))
+    read(limited, *rand(5))
     message = "1 more pages are wanted; 0 of 6 are free"
     with pytest.raises(ValueError, match=f"^{message}$"):
-        read(other, *rand(4))
-    assert (other.table, other.length) == ([4, 5], 5)
+        read(limited, *rand(4))
+    assert (limited.table, limited.length) == ([4, 5], 5)
     with pytest.raises(ValueError, match=r"^all 6 pages are in use$"):
         pool.take()
 
@@ -162,43 +162,43 @@ def test_pages_that_are_taken_back_are_free_but_for_who_shares_them() -> None:
     pool = PagePool(**ROOM)
     one = PagedCache(pool)
     read(one, *rand(3 * SIZE))
-    other = one.fork()
+    fork = one.fork()
     one.rewind(SIZE)  # exactly one page
     assert (one.table, pool.users[:3], pool.num_free) == ([0], [2, 1, 1], 3)
-    other.rewind(SIZE + 1)
-    assert (other.table, pool.users[:3], pool.num_free) == ([0, 1], [2, 1, 0], 4)
-    other.rewind(0)
-    assert (other.table, pool.users[:3]) == ([], [1, 0, 0])
+    fork.rewind(SIZE + 1)
+    assert (fork.table, pool.users[:3], pool.num_free) == ([0, 1], [2, 1, 0], 4)
+    fork.rewind(0)
+    assert (fork.table, pool.users[:3]) == ([], [1, 0, 0])
 
 
 def test_gradients_of_others_outlive_a_reset() -> None:
     """The passes of all sequences are forgotten with the last of them."""
     pool = PagePool(**ROOM)
-    one, other = PagedCache(pool), PagedCache(pool)
+    first, second = PagedCache(pool), PagedCache(pool)
     k, v = rand(3)
     k.requires_grad_()
-    read(other, *rand(2))
-    read(one, k, v)
-    other.reset()
-    (keys, _), *_ = read(one, *rand(1))
+    read(second, *rand(2))
+    read(first, k, v)
+    second.reset()
+    (keys, _), *_ = read(first, *rand(1))
     assert torch.equal(torch.autograd.grad(keys.sum(), k)[0], torch.ones_like(k))
-    one.reset()
+    first.reset()
     assert not pool.keys.requires_grad
 
 
 def test_what_is_in_use_by_hand() -> None:
     pool = PagePool(**ROOM)
-    one, other = PagedCache(pool), PagedCache(pool)
-    assert share_in_use([one, other]) == share_in_use([]) == 1.0
-    read(one, *rand(6))  # pages of 4: one full, one half full
-    assert share_in_use([one]) == 6 / 8
-    twin = one.fork()
-    assert share_in_use([one, twin]) == 6 / 8
+    first, second = PagedCache(pool), PagedCache(pool)
+    assert share_in_use([first, second]) == share_in_use([]) == 1.0
+    read(first, *rand(6))  # pages of 4: one full, one half full
+    assert share_in_use([first]) == 6 / 8
+    twin = first.fork()
+    assert share_in_use([first, twin]) == 6 / 8
     read(twin, *rand(1))  # a copy of the second page, with one token more
-    read(other, *rand(1))
-    assert share_in_use([one, twin, other]) == (4 + 2 + 3 + 1) / (4 * SIZE)
-    one.rewind(3)  # the second page is free again
-    assert share_in_use([one]) == 3 / 4
+    read(second, *rand(1))
+    assert share_in_use([first, twin, second]) == (4 + 2 + 3 + 1) / (4 * SIZE)
+    first.rewind(3)  # the second page is free again
+    assert share_in_use([first]) == 3 / 4
     again = twin.fork()
     again.rewind(5)  # of the page that both hold, it knows one token, not three
     assert share_in_use([twin, again]) == share_in_use([again, twin]) == 7 / 8
@@ -247,6 +247,6 @@ def test_a_pool_of_other_shapes_is_refused(as_a_caller: None) -> None:
         sizes = ROOM | {"head_dim": 4, "value_dim": 4} | changes
         with pytest.raises(ValueError, match=message):
             model(tokens, cache=PagedCache(PagePool(**sizes)))
-    other = make_model(positions="none", num_kv_heads=1)
+    multi_query = make_model(positions="none", num_kv_heads=1)
     with pytest.raises(ValueError, match="was made for 1 heads with keys of 4"):
-        model(tokens, cache=other.new_cache())
+        model(tokens, cache=multi_query.new_cache())

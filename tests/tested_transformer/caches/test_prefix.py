@@ -29,12 +29,12 @@ def test_a_name_says_all_tokens_up_to_the_end_of_its_page() -> None:
 
 def test_pages_are_shared_kept_and_found_again() -> None:
     pool = PrefixPool(num_pages=6, **ROOM)
-    one, other = read(pool, [1, 2, 3, 4, 5]), read(pool, [1, 2, 3, 4, 7])
-    assert (one.table, other.table) == ([0, 1, 2], [0, 1, 3])
+    first, second = read(pool, [1, 2, 3, 4, 5]), read(pool, [1, 2, 3, 4, 7])
+    assert (first.table, second.table) == ([0, 1, 2], [0, 1, 3])
     assert pool.users == [2, 2, 1, 1, 0, 0]
-    one.reset()
+    first.reset()
     assert (pool.num_free, pool.num_cached) == (3, 0)
-    other.reset()
+    second.reset()
     assert (pool.num_free, pool.num_cached) == (6, 2)
     assert read(pool, [1, 2, 9]).table[0] == 0
     assert (pool.num_free, pool.num_cached) == (4, 1)
@@ -61,10 +61,10 @@ def test_the_longest_unused_goes_first_and_of_a_text_its_end() -> None:
 
 def test_of_two_pages_with_one_text_the_first_is_found() -> None:
     pool = PrefixPool(num_pages=3, **ROOM)
-    one, other = PagedCache(pool), PagedCache(pool)
-    for cache in (one, other):
+    first, second = PagedCache(pool), PagedCache(pool)
+    for cache in (first, second):
         cache.make_room(0, 2)
         pool.publish(cache.table, page_names([1, 2], 2))
     assert pool.find(page_names([1, 2], 2)) == [0]
-    other.reset()
+    second.reset()
     assert (pool.num_free, pool.num_cached) == (2, 0)

@@ -21,8 +21,8 @@ def test_per_token_by_hand() -> None:
     assert in_bits.low.tolist() == [[0], [1], [-30]]
     assert in_bits.step.tolist() == [[1], [0], [2]]
     assert in_bits.codes.tolist() == [[0 + 16 * 15, 6 + 16 * 7], [0, 0], [240, 8 + 112]]
-    wanted = torch.tensor([[0.0, 15, 6, 7], [1, 1, 1, 1], [-30, 0, -14, -16]])
-    assert torch.equal(in_bits.restore(), wanted)
+    expected = torch.tensor([[0.0, 15, 6, 7], [1, 1, 1, 1], [-30, 0, -14, -16]])
+    assert torch.equal(in_bits.restore(), expected)
 
 
 def test_per_channel_by_hand() -> None:

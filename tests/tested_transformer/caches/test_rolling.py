@@ -121,13 +121,13 @@ def test_layers_with_a_window_roll_by_the_rates_of_their_base():
     local = make("rotary", windows=T, local_rotary_base=5.0)
     usual = replace(local.config, rotary_base=5.0, local_rotary_base=None)
     tokens = torch.randint(11, (B, 2 * T))
-    one, other = (
+    local_logits, usual_logits = (
         stream_logits(
             model, tokens, rolling_cache(model, sinks=2, window=5, batch_size=B)
         )
         for model in (local, GPT.from_weights(usual, local.state_dict()))
     )
-    torch.testing.assert_close(one, other)
+    torch.testing.assert_close(local_logits, usual_logits)
 
 
 @pytest.mark.parametrize(
@@ -215,17 +215,17 @@ def test_a_full_cache_goes_back_to_nothing_or_to_where_it_is(length: int) -> Non
     """From the moment it is full: then the next token takes the place of another."""
     model = make("rotary", smear=True)
     tokens = torch.randint(11, (B, 13))
-    cache, other = (rolling_cache(model, sinks=1, window=3, batch_size=B) for _ in "ab")
+    cache, fresh = (rolling_cache(model, sinks=1, window=3, batch_size=B) for _ in "ab")
     stream_logits(model, tokens[:, :length], cache)
     assert (cache.length, cache.earliest) == (3, 3)
     message = "holds 3 tokens; it cannot go back to 2: a RollingLayer can keep 3 or"
     with pytest.raises(ValueError, match=message):
         cache.rewind(2)
     cache.rewind(3)
-    whole = stream_logits(model, tokens, other)
+    full_logits = stream_logits(model, tokens, fresh)
     with pytest.raises(ValueError, match="2 tokens do not fit a rolling cache of 4 wi"):
         model(tokens[:, :2], cache=cache)
     rest = stream_logits(model, tokens[:, length:], cache)
-    torch.testing.assert_close(rest, whole[:, length:])
+    torch.testing.assert_close(rest, full_logits[:, length:])
     cache.rewind(0)
-    torch.testing.assert_close(stream_logits(model, tokens, cache), whole)
+    torch.testing.assert_close(stream_logits(model, tokens, cache), full_logits)

@@ -68,11 +68,11 @@ def read(model: GPT, tokens: Tensor, parts: list[int], cache: KVCache) -> Tensor
 @each_kind
 def test_a_text_cut_anywhere_is_read_as_a_whole(kind: dict[str, Any]) -> None:
     model, tokens = make(**kind), torch.randint(V, (B, T))
-    whole, cache = model(tokens), model.new_cache(B)
+    full_logits, cache = model(tokens), model.new_cache(B)
     cuts = [[cut, T - cut] for cut in (1, WINDOW, ROOM, ROOM + 1, T - 1)]
     for parts in [*cuts, [1] * T, [ROOM, 1, 7, 1, 10], [2, 13, 1, 1, 14]]:
         cache.reset()
-        torch.testing.assert_close(read(model, tokens, parts, cache), whole)
+        torch.testing.assert_close(read(model, tokens, parts, cache), full_logits)
         assert cache.length == T
 
 
@@ -82,7 +82,9 @@ def test_padding_and_weights_are_those_of_a_whole_reading(kind: dict[str, Any]) 
     padding = torch.tensor([0, 13, 4])
     positions = torch.arange(T) - padding[:, None]
     mask, positions = (positions >= 0)[:, None, None], positions.clamp(min=0)
-    whole, maps = model(tokens, positions=positions, mask=mask, return_weights=True)
+    full_logits, maps = model(
+        tokens, positions=positions, mask=mask, return_weights=True
+    )
     cache, end = model.new_cache(B), 0
     for length in (6, 10, *[1] * 15):
         now, end = slice(end, end + length), end + length
@@ -94,9 +96,9 @@ def test_padding_and_weights_are_those_of_a_whole_reading(kind: dict[str, Any]) 
             return_weights=True,
         )
         real = (positions[:, now] > 0) | (padding == 0)[:, None]
-        torch.testing.assert_close(logits[real], whole[:, now][real])
-        for each, expected in zip(weights, maps, strict=True):
-            torch.testing.assert_close(each, expected[:, :, now, :end])
+        torch.testing.assert_close(logits[real], full_logits[:, now][real])
+        for layer_weights, expected in zip(weights, maps, strict=True):
+            torch.testing.assert_close(layer_weights, expected[:, :, now, :end])
     # A mask of queries and keys, which also hides every third key from later queries.
     table = torch.ones(T, T, dtype=torch.bool)
     table[:, ::3] = torch.eye(T, dtype=torch.bool)[:, ::3]
@@ -168,11 +170,11 @@ def test_a_mask_that_does_not_cover_all_keys_is_refused() -> None:
 
 def test_other_caches_read_such_a_model_or_say_why_not() -> None:
     model, tokens = make(), torch.randint(V, (1, T))
-    whole = model(tokens)
+    full_logits = model(tokens)
     paged = PagedCache(PagePool.for_model(model, num_pages=10, page_size=4))
-    torch.testing.assert_close(read(model, tokens, [20, *[1] * 11], paged), whole)
+    torch.testing.assert_close(read(model, tokens, [20, *[1] * 11], paged), full_logits)
     kept = quantized_cache(model, bits=8, group_size=LONGEST)
-    torch.testing.assert_close(read(model, tokens, [20, *[1] * 11], kept), whole)
+    torch.testing.assert_close(read(model, tokens, [20, *[1] * 11], kept), full_logits)
     with pytest.raises(ValueError, match=re.escape(f"windows={WINDOWS} of model ")):
         rolling_cache(model, sinks=2, window=7)
     wide = make(windows=LONGEST)

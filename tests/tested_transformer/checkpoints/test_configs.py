@@ -36,8 +36,8 @@ def test_attention_is_written_with_its_name_and_settings():
 
 def test_settings_that_once_were_fields_are_read():
     once = {"latent_dim": 5, "soft_cap": None, "block_size": None, "num_chosen": None}
-    wanted = GPTConfig(**SIZES, attention=Latent(latent_dim=5))
-    assert read_config(SIZES | once | {"attention": "latent"}, PATH) == wanted
+    expected = GPTConfig(**SIZES, attention=Latent(latent_dim=5))
+    assert read_config(SIZES | once | {"attention": "latent"}, PATH) == expected
 
 
 def test_what_no_model_has_is_refused_with_the_file():

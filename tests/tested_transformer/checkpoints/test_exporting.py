@@ -120,7 +120,7 @@ def test_only_an_exported_model_is_replaced(tmp_path):
 def test_a_failure_leaves_the_old_model(file, tmp_path, monkeypatch):
     folder = tmp_path / "m"
     export(folder)
-    before = {each.name: each.read_bytes() for each in folder.iterdir()}
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
     def full(path, mode):
         if Path(path).name == file:
@@ -132,5 +132,5 @@ def test_a_failure_leaves_the_old_model(file, tmp_path, monkeypatch):
         monkeypatch.setattr(name, full, raising=False)
     with pytest.raises(OSError, match="No space left"):
         export(folder, "llama", overwrite=True)
-    assert {each.name: each.read_bytes() for each in folder.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert [*tmp_path.iterdir()] == [folder]

@@ -94,9 +94,9 @@ def theirs(name: str, **changes: Any) -> Any:
     config = config_of(name, **changes)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     generator = torch.Generator().manual_seed(len(name))
-    for each, weight in model.named_parameters():
+    for key, weight in model.named_parameters():
         gain = weight.ndim == 1
-        wide = 3.0 if name == "gpt_oss" and "gate_up" in each else 1.0  # it clamps
+        wide = 3.0 if name == "gpt_oss" and "gate_up" in key else 1.0  # it clamps
         nn.init.normal_(weight, 0.5 * gain, 0.3 * wide, generator=generator)
     return model.eval()
 
@@ -114,8 +114,8 @@ def settings_of(name: str, **changes: Any) -> dict[str, Any]:
     return json.loads(config_of(name, **changes).to_json_string())
 
 
-def check_close(found: Tensor, wanted: Tensor, *, gap: float = 2e-5) -> None:
-    assert (found - wanted).abs().max() <= gap * wanted.abs().max()
+def check_close(actual: Tensor, expected: Tensor, *, gap: float = 2e-5) -> None:
+    assert (actual - expected).abs().max() <= gap * expected.abs().max()
 
 
 @pytest.fixture(params=MODELS)
@@ -138,22 +138,24 @@ def test_logits_and_gradients_are_those_of_transformers(name, tmp_path):
     assert len([*tmp_path.glob("*.safetensors")]) > 1 or not parts
     assert (ours.config.tie_head, ours.config.num_layers) == (tied, L)
     tokens = torch.randint(V, (B, T))
-    logits, wanted = ours(tokens), model(tokens).logits
-    assert wanted.std() > 1.0
-    check_close(logits, wanted)
+    logits, their_logits = ours(tokens), model(tokens).logits
+    assert their_logits.std() > 1.0
+    check_close(logits, their_logits)
     result = gradients(logits, tokens, ours)
     # What maps weights adds a constant where gains are stored as differences from 1.
     mapped = partial(FAMILIES[name].theirs, config=ours.config)
-    shifts = dict(mapped({each: torch.zeros_like(result[each]) for each in result}))
-    back = {each: tensor - shifts[each] for each, tensor in mapped(result)}
+    shifts = dict(mapped({key: torch.zeros_like(result[key]) for key in result}))
+    back = {key: tensor - shifts[key] for key, tensor in mapped(result)}
     # Some experts are stored together, and by other names than the module has.
-    expected = theirs_by_name(model, gradients(wanted, tokens, model), tmp_path / "g")
+    expected = theirs_by_name(
+        model, gradients(their_logits, tokens, model), tmp_path / "g"
+    )
     assert back.keys() == expected.keys()
-    for each, gradient in back.items():
-        assert gradient.abs().max() > 0, each
-        largest = expected[each].abs().max()
+    for key, gradient in back.items():
+        assert gradient.abs().max() > 0, key
+        largest = expected[key].abs().max()
         torch.testing.assert_close(
-            gradient, expected[each], rtol=0, atol=1e-4 * largest.item() + 2e-7
+            gradient, expected[key], rtol=0, atol=1e-4 * largest.item() + 2e-7
         )
 
 
@@ -163,8 +165,8 @@ def theirs_by_name(
     """Put tensors in the place of a model's weights, and return what it saves."""
     from safetensors.torch import load_file
 
-    for each, parameter in model.named_parameters():
-        parameter.data = tensors[each]
+    for key, parameter in model.named_parameters():
+        parameter.data = tensors[key]
     return load_file(saved(model, folder) / "model.safetensors")
 
 
@@ -178,8 +180,10 @@ def test_greedy_tokens_are_those_of_transformers(name, tmp_path):
     assert positions is not None
     assert mask is not None
     seen = mask[:, 0, 0]
-    wanted = model(tokens, attention_mask=seen.long(), position_ids=positions).logits
-    check_close(ours(tokens, positions=positions, mask=mask)[seen], wanted[seen])
+    their_logits = model(
+        tokens, attention_mask=seen.long(), position_ids=positions
+    ).logits
+    check_close(ours(tokens, positions=positions, mask=mask)[seen], their_logits[seen])
     options = {"max_new_tokens": 9, "do_sample": False, "pad_token_id": 0}
     expected = model.generate(tokens, attention_mask=seen.long(), **options)[:, T:]
     how = {"max_new_tokens": 9, "sampling": Sampling(temperature=0.0)}
@@ -235,15 +239,15 @@ def test_older_settings_and_those_in_full_are_read_the_same(name):
     # Version 4 also wrote how to generate.
     full |= {"max_length": 20, "temperature": 1.0, "top_k": 50, "num_beams": 1}
     assert family.config({**full, "tokenizer_class": "X"}, "full") == config
-    wanted = [{".": None, "w": WINDOW}[kind] for kind in WINDOWS.get(name, "www")]
-    assert [*map(config.window_of, range(L))] == wanted
+    expected = [{".": None, "w": WINDOW}[kind] for kind in WINDOWS.get(name, "www")]
+    assert [*map(config.window_of, range(L))] == expected
 
 
 def test_what_a_config_leaves_out_means_the_same(name):
     """Or it is refused. Without head_dim, the weights would not fit."""
-    whole, kind = settings_of(name), type(config_of(name))
+    complete, kind = settings_of(name), type(config_of(name))
     refused = set[str]()
-    for settings in (whole, older(whole)):
+    for settings in (complete, older(complete)):
         for left_out in settings.keys() - {"model_type", "head_dim", *BASE}:
             rest = {key: settings[key] for key in settings.keys() - {left_out}}
             filled = json.loads(kind.from_dict(copy.deepcopy(rest)).to_json_string())
@@ -417,7 +421,7 @@ def test_transformers_opens_ours(name, stretched, tmp_path):
     for weight in model.parameters():
         nn.init.normal_(weight, 0.5 * (weight.ndim == 1), 0.3)
     weights, settings = to_family(model, name)
-    tensors = {each: weight.contiguous() for each, weight in weights.items()}
+    tensors = {key: weight.contiguous() for key, weight in weights.items()}
     save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
     (tmp_path / "config.json").write_text(json.dumps(settings))
     opened, report = AutoModelForCausalLM.from_pretrained(
@@ -429,10 +433,10 @@ def test_transformers_opens_ours(name, stretched, tmp_path):
     check_close(opened.eval()(tokens).logits, model(tokens))
     again = load_pretrained(tmp_path)
     check_close(again(tokens), model(tokens))
-    wanted = {**vars(config), "dropout": 0.0}
+    expected = {**vars(config), "dropout": 0.0}
     if stretched:
-        wanted["rotary_rates"] = pytest.approx(config.rotary_rates)
-    assert vars(again.config) == wanted
+        expected["rotary_rates"] = pytest.approx(config.rotary_rates)
+    assert vars(again.config) == expected
 
 
 OURS = GPTConfig(

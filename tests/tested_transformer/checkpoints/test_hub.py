@@ -38,9 +38,9 @@ def model():
     return GPT(CONFIG)
 
 
-def check_same(one: GPT, other: GPT) -> None:
-    assert one.config == other.config
-    torch.testing.assert_close(one.state_dict(), other.state_dict(), rtol=0, atol=0)
+def check_same(first: GPT, second: GPT) -> None:
+    assert first.config == second.config
+    torch.testing.assert_close(first.state_dict(), second.state_dict(), rtol=0, atol=0)
 
 
 def test_a_folder_is_loaded(tmp_path, model):

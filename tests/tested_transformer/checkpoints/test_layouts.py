@@ -50,17 +50,19 @@ def theirs(**changes: Any) -> torch.nn.Module:
 def check_equal(ours: GPT, expected: torch.nn.Module) -> None:
     """Compare logits, and the gradients of all weights."""
     tokens = some_tokens()
-    one, other = ours.eval()(tokens), expected(tokens).logits
-    assert one.abs().max() > 0.5
-    torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
-    for logits in (one, other):
+    our_logits, their_logits = ours.eval()(tokens), expected(tokens).logits
+    assert our_logits.abs().max() > 0.5
+    torch.testing.assert_close(our_logits, their_logits, rtol=1e-5, atol=1e-5)
+    for logits in (our_logits, their_logits):
         guesses, truth = logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()
         F.cross_entropy(guesses, truth).backward()
     for parameter in ours.parameters():
         parameter.data = parameter.grad
     gradients, _ = to_gpt2(ours)
-    wanted = {name: weight.grad for name, weight in expected.named_parameters()}
-    torch.testing.assert_close(gradients, wanted, rtol=1e-4, atol=1e-6)
+    their_gradients = {
+        name: weight.grad for name, weight in expected.named_parameters()
+    }
+    torch.testing.assert_close(gradients, their_gradients, rtol=1e-4, atol=1e-6)
 
 
 ACTIVATIONS = ["gelu", "gelu_fast", "gelu_new", "gelu_pytorch_tanh", "relu", "relu2"]
@@ -72,8 +74,8 @@ def test_gpt2_gives_the_logits_of_transformers():
         {"n_inner": 17, "tie_word_embeddings": False},
         {"reorder_and_upcast_attn": True},
     ]
-    for each in changes:
-        expected = theirs(**each)
+    for options in changes:
+        expected = theirs(**options)
         ours = from_gpt2(expected.state_dict(), expected.config.to_dict())
         check_equal(ours, expected)
 
@@ -186,7 +188,7 @@ def test_nanogpt_is_a_gpt2_whose_matrices_are_not_turned(bias):
     # A compiled model has a prefix, and an old one its mask among the weights.
     mask = {"transformer.h.0.attn.bias": torch.ones(1, 1, LONGEST, LONGEST).tril()}
     compiled = {f"_orig_mod.{name}": weight for name, weight in weights.items()}
-    for each in (weights | mask, compiled):
-        ours = from_nanogpt(each, settings)
+    for tensors in (weights | mask, compiled):
+        ours = from_nanogpt(tensors, settings)
         assert ours.config == replace(model.config, bias=bias)
         torch.testing.assert_close(ours.eval()(tokens), expected, rtol=1e-5, atol=1e-5)

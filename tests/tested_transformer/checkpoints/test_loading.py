@@ -62,8 +62,8 @@ def test_the_model_comes_back_to_the_bit(tmp_path, dtype, changes):
     assert loaded.config == model.config
     assert loaded.training
     tokens = torch.randint(CONFIG.vocab_size, (2, 4))
-    for each in (model, loaded):
-        each(tokens).float().square().mean().backward()
+    for gpt in (model, loaded):
+        gpt(tokens).float().square().mean().backward()
     assert torch.equal(loaded(tokens), model(tokens))
     expected = dict(model.named_parameters())
     assert [name for name, _ in loaded.named_parameters()] == [*expected]
@@ -182,11 +182,11 @@ def test_all_that_differs_is_named(tmp_path):
     checkpoint = load_checkpoint(tmp_path)
     checkpoint.require({**SETTINGS, "config": describe_config(CONFIG)})
     checkpoint.require({"recipe": {"lr": 0.1}})
-    other = replace(CONFIG, d_model=12, positions="rotary")
+    changed = replace(CONFIG, d_model=12, positions="rotary")
     with pytest.raises(CheckpointError) as refused:
         checkpoint.require(
             {
-                "config": describe_config(other),
+                "config": describe_config(changed),
                 "recipe": {"lr": 0.2, "steps": 7, "clip": 1.0},
                 "tokenizer": {"characters": "abd" * 30},
                 "text": "shakespeare",

@@ -43,20 +43,20 @@ def names_in(folder: Path) -> list[str]:
     return sorted(file.name.partition("-")[0] for file in folder.iterdir())
 
 
-WHOLE = [".lock", "checkpoint.json", "model", "training"]
+ALL_NAMES = [".lock", "checkpoint.json", "model", "training"]
 
 
 def test_the_second_checkpoint_takes_the_place_of_the_first(tmp_path):
     folder = tmp_path / "runs" / "first"
     save(folder, 1)
-    assert (number_in(folder), names_in(folder)) == (1, WHOLE)
+    assert (number_in(folder), names_in(folder)) == (1, ALL_NAMES)
     for _ in range(2):
         save(folder, 2)
-        assert (number_in(folder), names_in(folder)) == (2, WHOLE)
+        assert (number_in(folder), names_in(folder)) == (2, ALL_NAMES)
     save_checkpoint(folder, config=CONFIG, weights=weights_of(1))
     loaded = load_checkpoint(folder)
     assert (loaded.settings, loaded.training) == ({}, None)
-    assert names_in(folder) == WHOLE[:-1]
+    assert names_in(folder) == ALL_NAMES[:-1]
 
 
 def test_what_a_killed_run_left_is_removed_and_what_is_not_ours_stays(tmp_path):
@@ -71,7 +71,7 @@ def test_what_a_killed_run_left_is_removed_and_what_is_not_ours_stays(tmp_path):
     assert number_in(tmp_path) == 2
     for name in others:
         (tmp_path / name).unlink()
-    assert names_in(tmp_path) == WHOLE
+    assert names_in(tmp_path) == ALL_NAMES
 
 
 # The order in which things reach the disk, which a power cut would find out.
@@ -101,9 +101,9 @@ def steps(monkeypatch):
         assert handles[handle] == "folder" or os.fstat(handle).st_size > 0
         done.append(f"sync {handles[handle]}")
 
-    def replaced(one, other):
-        done.append(f"{short(one)} becomes {short(other)}")
-        os_replace(one, other)
+    def replaced(source, target):
+        done.append(f"{short(source)} becomes {short(target)}")
+        os_replace(source, target)
 
     def removed(path):
         done.append(f"remove {short(path)}")
@@ -148,7 +148,7 @@ def test_a_run_killed_within_any_file_leaves_what_was_saved_before(tmp_path):
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     save(tmp_path, 3)
-    assert (number_in(tmp_path), names_in(tmp_path)) == (3, WHOLE)
+    assert (number_in(tmp_path), names_in(tmp_path)) == (3, ALL_NAMES)
 
 
 # A full disk.
@@ -174,9 +174,9 @@ def test_a_full_disk_is_one_error_and_the_checkpoint_stays(tmp_path, monkeypatch
             patch.setattr(saving, "open", opened, raising=False)
             with pytest.raises(OSError, match=f"^{re.escape(message)}$"):
                 save(tmp_path, 2)
-        assert (number_in(tmp_path), names_in(tmp_path)) == (1, WHOLE)
+        assert (number_in(tmp_path), names_in(tmp_path)) == (1, ALL_NAMES)
     save(tmp_path, 3)
-    assert (number_in(tmp_path), names_in(tmp_path)) == (3, WHOLE)
+    assert (number_in(tmp_path), names_in(tmp_path)) == (3, ALL_NAMES)
 
 
 def test_what_cannot_be_saved_leaves_nothing_behind(tmp_path):
@@ -191,7 +191,7 @@ def test_what_cannot_be_saved_leaves_nothing_behind(tmp_path):
     for change, error in changes:
         with pytest.raises(error):
             save_checkpoint(tmp_path, **{**contents(2), **change})
-        assert (number_in(tmp_path), names_in(tmp_path)) == (1, WHOLE)
+        assert (number_in(tmp_path), names_in(tmp_path)) == (1, ALL_NAMES)
 
 
 # No rights.
@@ -231,7 +231,7 @@ def test_a_folder_that_may_not_be_written_is_one_error():
                 message = nothing_saved(errno.EACCES, saved)
                 with pytest.raises(PermissionError, match=f"^{message}$"):
                     save(saved, 2)
-            assert (number_in(folder), names_in(folder)) == (1, WHOLE)
+            assert (number_in(folder), names_in(folder)) == (1, ALL_NAMES)
         for path in paths:
             path.chmod(0o755)
 
@@ -303,4 +303,4 @@ def test_a_checkpoint_that_cannot_be_read_is_replaced_and_its_tensors_first_kept
         save_checkpoint(tmp_path, **{**contents(2), "training": (strange, {})})
     assert before <= {*tmp_path.iterdir()}
     save(tmp_path, 3)
-    assert (number_in(tmp_path), names_in(tmp_path)) == (3, WHOLE)
+    assert (number_in(tmp_path), names_in(tmp_path)) == (3, ALL_NAMES)

@@ -29,7 +29,9 @@ def test_a_model_comes_back_in_half_its_digits(model, tmp_path):
     torch.testing.assert_close(shipped.model.state_dict(), halved, rtol=0, atol=0)
     # Once halved, nothing more is lost.
     ship_model(tmp_path / "again", shipped.model)
-    ours, theirs = (tmp_path / each / "model.safetensors" for each in ("new", "again"))
+    ours, theirs = (
+        tmp_path / folder / "model.safetensors" for folder in ("new", "again")
+    )
     assert ours.read_bytes() == theirs.read_bytes()
 
 
@@ -82,12 +84,12 @@ def test_a_model_that_cannot_be_written_leaves_the_one_before(
 def test_what_is_wrong_with_a_folder_is_named(model, tmp_path):
     weights, card = tmp_path / "model.safetensors", tmp_path / "card.json"
     ship_model(tmp_path, model)
-    whole, content = weights.read_bytes(), json.loads(card.read_text())
+    weight_bytes, content = weights.read_bytes(), json.loads(card.read_text())
     altered = "model.safetensors was altered: its sha256 begins with "
     ours, config = content["weights"], content["config"]
     lacking = "does not have the weights that its settings require: "
     for path, data, message in (
-        (weights, whole[:-1] + bytes([whole[-1] ^ 1]), altered),
+        (weights, weight_bytes[:-1] + bytes([weight_bytes[-1] ^ 1]), altered),
         (weights, None, "model.safetensors is missing"),
         (card, None, "card.json is missing"),
         (card, "{", "card.json is cut short or not JSON"),

@@ -99,10 +99,10 @@ class Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
-        for each in torch.utils._pytree.tree_leaves(result):
-            if isinstance(each, Tensor) and not each.is_meta:
-                self.known.add(each.untyped_storage())
-        self.most = max(self.most, sum(each.nbytes() for each in self.known))
+        for leaf in torch.utils._pytree.tree_leaves(result):
+            if isinstance(leaf, Tensor) and not leaf.is_meta:
+                self.known.add(leaf.untyped_storage())
+        self.most = max(self.most, sum(storage.nbytes() for storage in self.known))
         return result
 
 

@@ -13,14 +13,14 @@ from tested_transformer.checkpoints.loading import check_file
 from tested_transformer.checkpoints.saving import FileRecord, write_tensors
 from tested_transformer.checkpoints.tensor_files import TensorFiles
 
-WHOLE = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
+INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
 BROKEN = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 
 
 def some_tensors() -> dict[str, Tensor]:
     """Make tensors of every type and of odd shapes, in no good order."""
     numbers = torch.tensor([[0.0, -1.5, 2.0], [3.25, float("inf"), -0.0]])
-    tensors = {f"whole/{dtype}": torch.arange(-3, 4).to(dtype) for dtype in WHOLE}
+    tensors = {f"whole/{dtype}": torch.arange(-3, 4).to(dtype) for dtype in INTEGERS}
     tensors |= {f"broken/{dtype}": numbers.to(dtype) for dtype in BROKEN}
     return {
         "true and false": torch.tensor([True, False, True]),
@@ -82,8 +82,8 @@ def test_numbers_that_the_format_lacks_are_refused(tmp_path):
 
 
 def test_names_of_one_memory_are_written_twice(tmp_path):
-    whole = torch.arange(12.0)
-    tensors = {"all": whole, "again": whole, "end": whole[7:], "start": whole[:5]}
+    base = torch.arange(12.0)
+    tensors = {"all": base, "again": base, "end": base[7:], "start": base[:5]}
     write_tensors(tmp_path / "file", tensors)
     loaded = TensorFiles(tmp_path / "file")
     assert all(torch.equal(loaded[name], tensors[name]) for name in tensors)

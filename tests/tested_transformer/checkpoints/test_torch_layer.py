@@ -32,7 +32,7 @@ def results(
     layer: MultiHeadAttention | nn.MultiheadAttention, sequences: list[Tensor]
 ) -> list[Tensor]:
     """Give output, weights, and the gradients of both inputs, under a mask."""
-    x, context = (each.clone().requires_grad_() for each in sequences)
+    x, context = (sequence.clone().requires_grad_() for sequence in sequences)
     mask = padding_mask(torch.tensor([S, S - 2]))
     if isinstance(layer, MultiHeadAttention):
         output, weights = layer(x, context=context, mask=mask, return_weights=True)
@@ -62,9 +62,9 @@ def test_each_layer_becomes_the_other_to_the_last_bit_and_nothing_is_drawn():
         assert (ours.fused, back.batch_first) == (fused, True)
         assert (back.in_proj_weight is None) is (d_context != D)
         sequences = [torch.randn(B, T, D), torch.randn(B, S, d_context)]
-        for other in (theirs, back):
-            wanted = results(other, sequences)
-            torch.testing.assert_close(results(ours, sequences), wanted)
+        for module in (theirs, back):
+            expected = results(module, sequences)
+            torch.testing.assert_close(results(ours, sequences), expected)
         torch.testing.assert_close(again, ours.state_dict(), rtol=0, atol=0)
 
 
@@ -75,9 +75,12 @@ def test_dtype_dropout_and_mode_are_kept_in_a_copy():
         again = to_torch(ours)
         for layer in (ours, again):
             assert (layer.training, layer.dropout) == (training, 0.25)
-            assert {each.dtype for each in layer.parameters()} == {torch.double}
+            assert {parameter.dtype for parameter in layer.parameters()} == {
+                torch.double
+            }
             assert all(
-                each.is_leaf and each.requires_grad for each in layer.parameters()
+                parameter.is_leaf and parameter.requires_grad
+                for parameter in layer.parameters()
             )
     for layer in (theirs, ours):
         for parameter in layer.parameters():

@@ -38,7 +38,7 @@ class Ended(NamedTuple):
 
     @property
     def losses(self) -> list[float]:
-        return [each["loss"] for each in self.events if each["event"] == "step"]
+        return [event["loss"] for event in self.events if event["event"] == "step"]
 
 
 @pytest.fixture(autouse=True)

@@ -89,8 +89,10 @@ def test_a_function_of_a_module_is_checked_as_it_is(file, command):
     assert ended.out.startswith("swapped is right: both sides; ")
     ended = command("check", "their_model:narrow")  # cannot be called, is not wrong
     assert ended.status == 3
-    said = "narrow: cannot tell, since called in the usual way it fails (narrow cannot"
-    assert ended.out.startswith(said)
+    message = (
+        "narrow: cannot tell, since called in the usual way it fails (narrow cannot"
+    )
+    assert ended.out.startswith(message)
 
 
 def test_the_librarys_own_layers_are_known(command):

@@ -105,8 +105,8 @@ def test_in_a_shell_ctrl_c_saves_and_says_how_to_go_on(text, tiny, command):
         process.send_signal(signal.SIGINT)
         report += [json.loads(line) for line in process.stdout]
         assert process.wait() == 130
-        said = process.stderr.read()
-    assert "finishing the step, then saving" in said
+        message = process.stderr.read()
+    assert "finishing the step, then saving" in message
     end = report[-1]
     assert (end["event"], end["status"]) == ("end", "stopped")
     assert end["step"] == end["saved_step"] == report[-2]["step"]

@@ -18,7 +18,7 @@ STEP = Progress(
     seconds=1.5,
     seconds_left=83.0,
 )
-FOUND = Validation(step=3, loss=1.5, prefix=1.25, full=1.125, gap=0.5)
+VALIDATION = Validation(step=3, loss=1.5, prefix=1.25, full=1.125, gap=0.5)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_lines_are_few(shown):
     for _ in range(100):
         display.step(STEP)
     assert seen() == ""
-    display.step(replace(STEP, validation=FOUND))
+    display.step(replace(STEP, validation=VALIDATION))
     assert seen() == (
         "step 3: held-out loss 1.500; at some positions honest loss 1.250, in one "
         "pass 1.125\n"
@@ -62,7 +62,7 @@ def test_on_a_terminal_there_is_a_bar_and_color(shown):
     make, seen = shown
     screen = make(force_terminal=True, width=100)
     with screen.running(11):
-        screen.step(replace(STEP, validation=FOUND))
+        screen.step(replace(STEP, validation=VALIDATION))
     assert "3/11" in seen()
     assert "loss 1.250 · held-out 1.500 · honest 1.250 · 12,346 tokens/s" in seen()
     assert "\x1b[32mstep 3: held-out loss" in seen()
@@ -78,7 +78,7 @@ def test_a_model_cannot_command_a_terminal(shown):
 def test_json_is_one_object_a_line(capsys):
     display = Display(as_json=True)
     display.tell("sample", "for people", text="a\nb")
-    display.step(replace(STEP, validation=FOUND))
+    display.step(replace(STEP, validation=VALIDATION))
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert first == {"event": "sample", "text": "a\nb"}
     assert (second["event"], second["step"], second["loss"]) == ("step", 3, 1.25)
@@ -123,9 +123,9 @@ def test_what_is_seen_depends_on_who_looks(monkeypatch):
     screen = io.StringIO()
     screen.isatty = lambda: True
     monkeypatch.setattr("sys.stdout", screen)
-    for terminal, wanted in (("xterm", True), ("dumb", False)):
+    for terminal, expected in (("xterm", True), ("dumb", False)):
         monkeypatch.setenv("TERM", terminal)
-        assert has_bar() is wanted
+        assert has_bar() is expected
 
 
 def test_a_bar_shows_how_much_of_a_large_model_is_read(capsys, monkeypatch):

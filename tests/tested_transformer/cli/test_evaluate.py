@@ -20,20 +20,20 @@ def loss_of(folder: Path, text: str, part: int) -> float:
 def test_a_run_is_evaluated_on_what_was_held_out(trained_here, text, command):
     ended = command("evaluate", "--json")
     assert (ended.status, ended.err) == (0, "")
-    told = ended.json
+    report = ended.json
     loss = loss_of(trained_here, text.read_text(), part=1)
-    assert told["loss"] == pytest.approx(loss)
-    assert told["bits_per_character"] == pytest.approx(loss / math.log(2))
-    assert told["perplexity"] == pytest.approx(math.exp(loss))
-    assert told["honest"] == pytest.approx(told["one_pass"], abs=1e-5)
-    assert (told["agrees"], told["tokens"], told["bound"]) == (True, 49, None)
+    assert report["loss"] == pytest.approx(loss)
+    assert report["bits_per_character"] == pytest.approx(loss / math.log(2))
+    assert report["perplexity"] == pytest.approx(math.exp(loss))
+    assert report["honest"] == pytest.approx(report["one_pass"], abs=1e-5)
+    assert (report["agrees"], report["tokens"], report["bound"]) == (True, 49, None)
     saved = load_checkpoint(trained_here).training[1]["validations"][-1]
-    assert told["loss"] == pytest.approx(saved["loss"])
+    assert report["loss"] == pytest.approx(saved["loss"])
     # People read the same.
     shown = command("evaluate", str(trained_here)).out
     assert shown.startswith(f"{trained_here}:\n")
     for value in ("loss", "honest", "one_pass", "bits_per_character"):
-        assert f"{told[value]:.4f}" in shown
+        assert f"{report[value]:.4f}" in shown
     assert f"of {text}, 49 tokens" in shown
     assert "they agree" in shown
 
@@ -107,10 +107,10 @@ def test_train_and_evaluate_measure_the_same_tokens(text, tiny, command):
     assert report["part"] == "the beginning of the held-out part"
     assert report["loss"] == pytest.approx(end["loss"], rel=1e-6)
     assert report["honest"] == pytest.approx(end["honest"], rel=1e-6)
-    whole = command("evaluate", "--num-tokens", "0", "--json").json
-    assert (whole["tokens"], whole["part"]) == (49, "the held-out part")
+    full_report = command("evaluate", "--num-tokens", "0", "--json").json
+    assert (full_report["tokens"], full_report["part"]) == (49, "the held-out part")
     loss = loss_of(Path("runs/play"), text.read_text(), part=1)
-    assert whole["loss"] == pytest.approx(loss)
+    assert full_report["loss"] == pytest.approx(loss)
     assert command("evaluate", "--num-tokens", "9", "--json").json["tokens"] == 10
 
 

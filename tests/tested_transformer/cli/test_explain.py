@@ -22,7 +22,7 @@ def test_a_bug_is_shown_with_its_code_and_where_it_was_published(command):
     (first, *_) = exhibit.published
     assert f"\nPublished: {first.url}\n" in ended.out
     report = command("explain", "no-scale", "--json").json
-    assert report["published"] == [each.url for each in exhibit.published]
+    assert report["published"] == [publication.url for publication in exhibit.published]
     assert report["code"] in ended.out
 
 

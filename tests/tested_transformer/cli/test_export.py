@@ -22,9 +22,9 @@ def test_what_is_exported_writes_the_same_text(train, command, refused):
     tokenizer = transformers.AutoTokenizer.from_pretrained("out/play")
     ids = torch.tensor([tokenizer("to be, ")["input_ids"]])
     answer = model.generate(ids, max_new_tokens=20, do_sample=False)
-    said = ["--prompt", "to be, ", "--max-new-tokens", "20", "--temperature", "0"]
+    options = ["--prompt", "to be, ", "--max-new-tokens", "20", "--temperature", "0"]
     for folder in ("runs/play", "out/play"):
-        shown = command("generate", folder, *said)
+        shown = command("generate", folder, *options)
         assert (shown.status, shown.err) == (0, "")
         assert shown.out == tokenizer.decode(answer[0]) + "\n"
 

@@ -45,7 +45,7 @@ def test_a_published_model_is_tuned_and_exported_again(folder, poem, command):
     checkpoint = load_checkpoint(run)
     assert checkpoint.settings["from"] == "published"
     assert checkpoint.config == load_pretrained(folder).config
-    assert {each.dtype for each in checkpoint.weights.values()} == {torch.float32}
+    assert {weight.dtype for weight in checkpoint.weights.values()} == {torch.float32}
     source = load_source(str(run), torch.device("cpu"))
     assert source.end_tokens == [7]
     assert source.opening == load_source(str(folder), torch.device("cpu")).opening
@@ -67,8 +67,8 @@ def test_the_recipe_is_gentle_and_windows_are_short(folder, poem, command, monke
     monkeypatch.setattr(module.training, "train", note)
     poem.write_text(TEXT * 50)
     assert command("train", str(poem), "--from", str(folder)).status == 130
-    wanted = {"steps": 200, "batch_size": 4, "lr": 1e-4, "warmup": 20}
-    assert seen == [Recipe(**wanted, seq_len=1024, evaluate_every=50)]
+    expected = {"steps": 200, "batch_size": 4, "lr": 1e-4, "warmup": 20}
+    assert seen == [Recipe(**expected, seq_len=1024, evaluate_every=50)]
 
 
 def test_a_run_that_was_stopped_gives_the_losses_of_one_that_was_not(
@@ -77,18 +77,20 @@ def test_a_run_that_was_stopped_gives_the_losses_of_one_that_was_not(
     """From a run of this library, too."""
     poem.write_text("not to be, to be.\n" * 30)
     words = ["train", str(poem), "--from", str(trained), *SHORT, "--lr", "0.01"]
-    whole = command(*words, "--out", "whole").losses
-    assert len(whole) == 6
-    assert whole[-1] < whole[0]
+    losses = command(*words, "--out", "whole").losses
+    assert len(losses) == 6
+    assert losses[-1] < losses[0]
     with monkeypatch.context() as patch:
         calls = iter([False, False, True])
         patch.setattr(module.StopRequest, "__call__", lambda _: next(calls))
         part = command(*words, "--out", "parts")
-    assert part.losses == whole[:3]
+    assert part.losses == losses[:3]
     rest = command(*shlex.split(part.events[-1]["resume"])[1:])
-    assert (rest.status, rest.losses) == (0, whole[3:])
-    one, other = (load_checkpoint(folder).weights for folder in ("whole", "parts"))
-    torch.testing.assert_close(one, other, rtol=0, atol=0)
+    assert (rest.status, rest.losses) == (0, losses[3:])
+    weights, resumed_weights = (
+        load_checkpoint(folder).weights for folder in ("whole", "parts")
+    )
+    torch.testing.assert_close(weights, resumed_weights, rtol=0, atol=0)
 
 
 def test_what_the_model_decides_is_refused(trained, text, refused):

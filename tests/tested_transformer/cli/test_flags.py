@@ -48,9 +48,9 @@ class Settings:
 
 @pytest.fixture
 def parser():
-    made = argparse.ArgumentParser(prog="p")
-    add_flags(made, Flags("settings", Settings, [{}, {"on": True}]))
-    return made
+    parser = argparse.ArgumentParser(prog="p")
+    add_flags(parser, Flags("settings", Settings, [{}, {"on": True}]))
+    return parser
 
 
 def test_what_was_typed_is_told_from_what_was_not(parser):
@@ -112,7 +112,7 @@ PARSERS = make_parser()._subparsers._group_actions[0].choices
 def test_every_setting_of_a_model_and_a_recipe_has_a_flag():
     """All but those known from the text, and what pruning leaves."""
     shown = f" {PARSERS['train'].format_help()}".replace(",", " ")
-    names = [each.name for source in (GPTConfig, Recipe) for each in fields(source)]
+    names = [field.name for source in (GPTConfig, Recipe) for field in fields(source)]
     flags = {"--" + name.replace("_", "-") for name in names}
     assert {flag for flag in flags if f"  {flag} " not in shown} == {"--kept-heads"}
 

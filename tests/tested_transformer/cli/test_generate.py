@@ -60,10 +60,10 @@ def test_another_cache_writes(trained, command):
     words += ["--max-new-tokens", "30"]
     usual = command(*words)
     for cache in ("rolling", "int8", "int4"):
-        other = command(*words, "--cache", cache)
-        assert (other.status, other.err, len(other.out)) == (0, "", 31), cache
+        ended = command(*words, "--cache", cache)
+        assert (ended.status, ended.err, len(ended.out)) == (0, "", 31), cache
         if cache != "rolling":  # in a context of 7 a group of 32 tokens never fills
-            assert other.out == usual.out, cache
+            assert ended.out == usual.out, cache
 
 
 def test_pages_change_no_text_and_are_told(trained, command):
@@ -96,10 +96,10 @@ def test_a_draft_changes_no_text(trained, command, text, tiny):
 
 def test_a_draft_that_does_not_fit_is_refused(trained, command, refused, text, tiny):
     tiny += ["--steps", "1", "--sample", "0"]
-    other = Path("other.txt")
-    other.write_text("0123456789" * 50)
+    digits = Path("other.txt")
+    digits.write_text("0123456789" * 50)
     for path, *settings in (
-        (other, "--out", "other"),
+        (digits, "--out", "other"),
         (text, "--max-seq-len", "5", "--out", "short"),
         (text, "--attention", "delta", "--out", "state"),
     ):
@@ -165,20 +165,20 @@ def test_each_text_is_that_of_its_own_seed(trained, command, monkeypatch):
     assert len({*alone}) > 1
     words += ["--seed", "3", "--num-samples", "5"]
     marks = ["", *(f"\n--- sample {n} of 5 ---\n" for n in range(2, 6))]
-    expected = [mark + each for mark, each in zip(marks, alone, strict=True)]
+    expected = [mark + text for mark, text in zip(marks, alone, strict=True)]
     assert command(*words).out == "".join(expected)
     events = command(*words, "--json").events
-    assert [f"be{each['text']}\n" for each in events] == alone
-    assert [each["sample"] for each in events] == [1, 2, 3, 4, 5]
-    assert [each["seed"] for each in events] == [3, 4, 5, 6, 7]
+    assert [f"be{event['text']}\n" for event in events] == alone
+    assert [event["sample"] for event in events] == [1, 2, 3, 4, 5]
+    assert [event["seed"] for event in events] == [3, 4, 5, 6, 7]
 
 
 def test_a_stop_string_ends_the_text(trained, command):
     words = ["generate", "--prompt", "to be", "--max-new-tokens", "50", "--seed", "3"]
-    whole = command(*words).out.removeprefix("to be")
-    stop = whole[20:22]
+    full_text = command(*words).out.removeprefix("to be")
+    stop = full_text[20:22]
     short = command(*words, "--stop", stop).out.removeprefix("to be")
-    assert short == whole[: whole.index(stop)] + "\n"
+    assert short == full_text[: full_text.index(stop)] + "\n"
 
 
 def test_what_does_not_fit_is_refused(trained, refused):

@@ -129,8 +129,8 @@ def test_a_file_of_maps_has_a_byte_for_each_weight(trained, text, command):
     layers = record_heads(model, torch.tensor([tokens])).weights
     for packed, weights in zip(report["maps"], layers, strict=True):
         for head, values in zip(packed, weights[0], strict=True):
-            wanted = 255 * values[torch.ones(5, 5).tril() > 0]
-            assert [*b64decode(head)] == pytest.approx(wanted.tolist(), abs=0.51)
+            expected = 255 * values[torch.ones(5, 5).tril() > 0]
+            assert [*b64decode(head)] == pytest.approx(expected.tolist(), abs=0.51)
     for kind, scores in command(*words, "--json").json["scores"].items():
         assert report["scores"][kind] == [pytest.approx(x, abs=1e-4) for x in scores]
     # Keys and values of two layers, twelve numbers of four bytes each.
@@ -180,10 +180,10 @@ def test_what_does_not_fit_is_refused(trained, text, command, refused):
 
 def test_few_windows_at_a_time_give_the_same(trained, text, command, monkeypatch):
     words = ["heads", str(trained), str(text), "--json"]
-    whole = command(*words).json["scores"]
+    at_once = command(*words).json["scores"]
     monkeypatch.setattr(module, "_WEIGHTS", 1)
     for kind, scores in command(*words).json["scores"].items():
-        assert scores == near(torch.tensor(whole[kind])), kind
+        assert scores == near(torch.tensor(at_once[kind])), kind
 
 
 def test_layers_may_differ_in_their_heads(trained, text, command):
@@ -199,16 +199,16 @@ def test_layers_may_differ_in_their_heads(trained, text, command):
 
 def test_people_read_a_row_for_each_head(trained, text, command):
     words = ["heads", str(trained), str(text)]
-    told = command(*words, "--json").json
+    report = command(*words, "--json").json
     lines = command(*words).out.splitlines()
-    assert lines[0] == f"runs/play: {told['windows']} windows of 7 tokens of {text}"
-    assert lines[1].split() == ["head", *told["scores"]]
+    assert lines[0] == f"runs/play: {report['windows']} windows of 7 tokens of {text}"
+    assert lines[1].split() == ["head", *report["scores"]]
     rows = [line.split() for line in lines[2:]]
-    for column, (kind, scores) in enumerate(told["scores"].items(), start=1):
+    for column, (kind, scores) in enumerate(report["scores"].items(), start=1):
         flat = [score for of_layer in scores for score in of_layer]
         marks = ["*" if score == max(flat) else "" for score in flat]
         shown = [f"{s:.2f}{m}" for s, m in zip(flat, marks, strict=True)]
         assert [row[column] for row in rows[:6]] == shown
-        assert rows[6][column + 1] == f"{told['even'][kind]:.2f}"
+        assert rows[6][column + 1] == f"{report['even'][kind]:.2f}"
     assert rows[6][:2] == ["even", "head"]
     assert lines[-1].startswith("* the best score in a column;")

@@ -82,9 +82,9 @@ def test_a_model_with_a_card_is_read():
 
 
 @pytest.mark.parametrize(
-    ("name", "asked"), [("gpt2", "gpt2"), ("hub:some/tiny", "some/tiny")]
+    ("name", "repo"), [("gpt2", "gpt2"), ("hub:some/tiny", "some/tiny")]
 )
-def test_models_on_the_hub_go_by_name(name, asked, monkeypatch):
+def test_models_on_the_hub_go_by_name(name, repo, monkeypatch):
     model = put_gpt2(Path("kept"))
     seen: list[object] = []
 
@@ -98,7 +98,7 @@ def test_models_on_the_hub_go_by_name(name, asked, monkeypatch):
     assert torch.equal(source.model.head_weight, model.head_weight)
     files = ["tokenizer.json", "config.json", "model.safetensors"]
     files += ["generation_config.json", "config.json"]  # for the tokens that end a text
-    assert (source.name, seen) == (asked, [(asked, file, None) for file in files])
+    assert (source.name, seen) == (repo, [(repo, file, None) for file in files])
 
 
 def test_a_model_in_the_cache_needs_no_network_for_what_it_may_lack(monkeypatch):

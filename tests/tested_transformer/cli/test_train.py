@@ -74,7 +74,7 @@ def test_for_programs_there_is_json_alone(train):
         "sample",
         "end",
     ]
-    assert [each["step"] for each in steps] == [1, 2, 3, 4, 5, 6]
+    assert [event["step"] for event in steps] == [1, 2, 3, 4, 5, 6]
     last = steps[-1]["validation"]
     model = load_checkpoint("runs/play").model()
     assert start["parameters"] == model.num_parameters()
@@ -120,28 +120,30 @@ def test_another_seed_draws_other_weights(kill, train):
     kill()
     for seed in ("1", "2"):
         assert train("--seed", seed, "--out", seed).status == 130
-    one, other = (load_checkpoint(folder).model().head_weight for folder in "12")
-    assert not torch.equal(one, other)
+    first, second = (load_checkpoint(folder).model().head_weight for folder in "12")
+    assert not torch.equal(first, second)
 
 
 def test_a_run_that_is_stopped_goes_on_to_the_same_losses(text, tiny, command, stop_at):
     words = ["train", str(text), *tiny, "--dropout", "0.5", "--json"]
-    whole = command(*words, "--out", "whole").losses
-    assert len(whole) == 6
+    losses = command(*words, "--out", "whole").losses
+    assert len(losses) == 6
 
     stop_at(2, signal.SIGTERM)
     ended = command(*words, "--out", "parts")
     assert ended.status == 143
-    assert ended.losses == whole[:3]
+    assert ended.losses == losses[:3]
     end = ended.events[-1]
     assert (end["status"], end["step"], end["saved_step"]) == ("stopped", 3, 3)
     resume = shlex.split(end["resume"].replace("\\", "/"))
     assert resume == ["tested-transformer", *words, "--out", "parts", "--resume"]
 
     rest = command(*resume[1:])
-    assert (rest.status, rest.losses) == (0, whole[3:])
-    one, other = (load_checkpoint(folder).weights for folder in ("whole", "parts"))
-    torch.testing.assert_close(one, other, rtol=0, atol=0)
+    assert (rest.status, rest.losses) == (0, losses[3:])
+    weights, resumed_weights = (
+        load_checkpoint(folder).weights for folder in ("whole", "parts")
+    )
+    torch.testing.assert_close(weights, resumed_weights, rtol=0, atol=0)
 
 
 def test_a_stopped_run_says_how_to_go_on(text, tiny, monkeypatch, train):
@@ -155,14 +157,14 @@ def test_a_stopped_run_says_how_to_go_on(text, tiny, monkeypatch, train):
 def test_a_run_that_was_killed_before_its_first_save_can_go_on(
     kill, monkeypatch, train
 ):
-    whole = train("--json", "--out", "whole").losses
+    losses = train("--json", "--out", "whole").losses
     going = module.training.train
     kill()
     ended = train()
     assert ended.status == 130
     assert "interrupted" in ended.err
     monkeypatch.setattr(module.training, "train", going)
-    assert train("--json", "--resume").losses == whole
+    assert train("--json", "--resume").losses == losses
 
 
 def test_a_run_that_diverges_names_what_is_left_and_what_to_try(train):
@@ -364,14 +366,14 @@ def test_a_mistaken_run_says_what_to_type(trained, refused, text):
 
 def test_a_few_steps_have_a_short_warm_up_and_some_evaluations():
     # The evaluations are rounded up, so that the last one is the end.
-    for typed, wanted in (
+    for typed, expected in (
         ({"steps": 20}, (2, 5)),
         ({"steps": 3}, (0, 1)),
         ({"steps": 21}, (2, 6)),
         ({"steps": 20, "warmup": 1, "evaluate_every": 11}, (1, 11)),
     ):
         recipe = module._fitting_recipe(Recipe.plain(), typed)
-        assert (recipe.warmup, recipe.evaluate_every) == wanted
+        assert (recipe.warmup, recipe.evaluate_every) == expected
 
 
 def test_a_long_preparation_is_told(train, monkeypatch, capsys):

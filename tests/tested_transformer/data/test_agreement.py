@@ -51,11 +51,11 @@ STORIES = Stories(
 
 def test_a_verb_shows_its_number_where_the_forms_part():
     places = [
-        (TEXT[: each.at + 1].split()[-1], TEXT[each.subject : each.end])
-        for each in agreements(STORIES)
+        (TEXT[: agreement.at + 1].split()[-1], TEXT[agreement.subject : agreement.end])
+        for agreement in agreements(STORIES)
     ]
     assert places == [("see", "Nilo"), ("sees", "cats"), ("say", "Nilo")]
-    forms = [(each.right, each.wrong) for each in agreements(STORIES)]
+    forms = [(agreement.right, agreement.wrong) for agreement in agreements(STORIES)]
     assert forms == [("s", " ,."), ("a", "i"), ("s", " ,.")]
 
 
@@ -63,11 +63,11 @@ def test_the_right_character_comes_next_in_real_stories():
     stories = write_stories(4000, seed=3)
     result = list(agreements(stories))
     assert len(result) > 100
-    for each in result:
-        assert stories.text[each.at + 1] in each.right
-        assert stories.text[each.at + 1] not in each.wrong
-        assert each.end <= each.at + 1
-        assert stories.text[each.end] in " ,."
+    for agreement in result:
+        assert stories.text[agreement.at + 1] in agreement.right
+        assert stories.text[agreement.at + 1] not in agreement.wrong
+        assert agreement.end <= agreement.at + 1
+        assert stories.text[agreement.end] in " ,."
 
 
 def test_a_subject_is_marked_with_the_character_after_it():
@@ -83,10 +83,10 @@ def test_a_subject_is_marked_with_the_character_after_it():
 def test_a_name_is_copied_letter_by_letter():
     for letter in range(4):
         target = name_target(STORIES, [0, 12, 15], 30, letter=letter)
-        wanted = [(1, 33 + letter - 1 - 12, 14 + letter - 12)]
+        expected = [(1, 33 + letter - 1 - 12, 14 + letter - 12)]
         if letter:
-            wanted.append((2, 33 + letter - 1 - 15, 14 + letter - 15))
-        assert target.nonzero().tolist() == [list(each) for each in wanted]
+            expected.append((2, 33 + letter - 1 - 15, 14 + letter - 15))
+        assert target.nonzero().tolist() == [list(index) for index in expected]
     assert not name_target(STORIES, [0], 20, letter=2).any()
 
 
@@ -118,12 +118,12 @@ def test_verbs_of_real_stories_have_the_number_that_is_said():
     places = dict(zip(token_places(tales), tales.words, strict=True))
     verbs = [*word_agreements(tales)]
     assert len(verbs) > 100
-    for each in verbs:
-        verb = places[each.at + 1]
+    for agreement in verbs:
+        verb = places[agreement.at + 1]
         assert verb.kind == "verb"
-        assert verb.text in verb_forms("singular" if each.singular else "plural")
-        assert places[each.subject].kind in ("noun", "name", "pronoun")
-    assert {each.distractors for each in verbs} >= {0, 1, 2}
+        assert verb.text in verb_forms("singular" if agreement.singular else "plural")
+        assert places[agreement.subject].kind in ("noun", "name", "pronoun")
+    assert {agreement.distractors for agreement in verbs} >= {0, 1, 2}
     with pytest.raises(ValueError, match=r"^number='one' must be 'singular' or"):
         verb_forms("one")
 
@@ -173,7 +173,7 @@ def test_a_sentence_is_what_the_grammar_can_write():
 
 def test_every_sentence_of_the_stories_is_one_and_hardly_any_other():
     tales = write_stories(6_000, seed=8, names=FEW_NAMES).text
-    sentences = [words_of(each) for each in re.findall(r"[^.\n]+\.", tales)]
+    sentences = [words_of(sentence) for sentence in re.findall(r"[^.\n]+\.", tales)]
     assert len(sentences) > 50
     assert all(map(is_sentence, sentences))
     swapped = [[*s[:-3], s[-2], s[-3], "."] for s in sentences if len(s) > 4]

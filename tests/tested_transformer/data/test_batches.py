@@ -91,9 +91,9 @@ def test_every_shift_comes_as_often_as_every_other():
 def test_a_batch_goes_on_into_the_next_epoch():
     # 5 windows an epoch, 3 a batch: the second batch has 2 of one and 1 of the next.
     # One batch may also be longer than epochs.
-    whole = torch.cat([inputs_at(n, num_tokens=33) for n in range(9)])
+    all_rows = torch.cat([inputs_at(n, num_tokens=33) for n in range(9)])
     for size in (3, 9):
-        for step, rows in enumerate(whole.split(size)):
+        for step, rows in enumerate(all_rows.split(size)):
             assert torch.equal(inputs_at(step, num_tokens=33, batch_size=size), rows)
 
 

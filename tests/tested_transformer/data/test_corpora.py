@@ -33,8 +33,8 @@ def server(monkeypatch):
 
     monkeypatch.setattr(urllib.request, "urlopen", urlopen)
     digest = hashlib.sha256(PLAY).hexdigest()
-    wanted = ("https://example.org/play.txt", digest, "play.txt")
-    monkeypatch.setitem(corpora._DOWNLOADS, "shakespeare", wanted)
+    download = ("https://example.org/play.txt", digest, "play.txt")
+    monkeypatch.setitem(corpora._DOWNLOADS, "shakespeare", download)
     return served
 
 
@@ -123,11 +123,11 @@ def test_a_text_is_fetched_once_and_kept(tmp_path, server, monkeypatch):
 
 def test_another_text_than_the_expected_one_is_refused(tmp_path, server):
     server.data = PLAY[:-1]
-    sent, wanted = (hashlib.sha256(x).hexdigest()[:12] for x in (PLAY[:-1], PLAY))
+    sent, expected = (hashlib.sha256(x).hexdigest()[:12] for x in (PLAY[:-1], PLAY))
     with pytest.raises(
         ValueError,
         match=rf"^https://example\.org/play\.txt is not the expected text: its sha256 "
-        rf"is {sent}\.\.\.; it must be {wanted}\.\.\.; nothing was kept$",
+        rf"is {sent}\.\.\.; it must be {expected}\.\.\.; nothing was kept$",
     ):
         load_corpus("shakespeare", cache_folder=tmp_path)
     assert list(tmp_path.iterdir()) == []

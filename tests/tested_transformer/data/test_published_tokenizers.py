@@ -17,7 +17,7 @@ from tested_transformer.data import (
 from tested_transformer.decoding import Detokenizer
 
 FILES = {"llama 3": LLAMA3, "llama 2": LLAMA2}
-TOKENIZERS = {name: BytePairTokenizer(each) for name, each in FILES.items()}
+TOKENIZERS = {name: BytePairTokenizer(content) for name, content in FILES.items()}
 TEXTS = st.text([*TEXT, *"猫é<>|s/"])
 
 
@@ -48,7 +48,7 @@ def test_a_prompt_is_continued_token_by_token(text, name):
     detokenizer = Detokenizer(
         tokenizer.decode, before=before, byte_tokens=tokenizer.byte_tokens
     )
-    shown = "".join(detokenizer.feed([each]) for each in ids) + detokenizer.finish()
+    shown = "".join(detokenizer.feed([token]) for token in ids) + detokenizer.finish()
     assert tokenizer.decode(before) + shown == tokenizer.decode([*before, *ids])
     if name == "llama 3":
         assert shown == text

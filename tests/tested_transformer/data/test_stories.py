@@ -26,11 +26,11 @@ def stories() -> Stories:
     return write_stories(50_000, seed=7)
 
 
-def lines(told: Stories) -> Iterator[list[Word]]:
+def lines(tales: Stories) -> Iterator[list[Word]]:
     start = 0
-    for line in told.text.splitlines(keepends=True):
+    for line in tales.text.splitlines(keepends=True):
         end = start + len(line)
-        yield [word for word in told.words if start <= word.start < end]
+        yield [word for word in tales.words if start <= word.start < end]
         start = end
 
 

@@ -55,13 +55,13 @@ def test_a_text_in_pieces_has_the_tokens_of_the_whole(text):
 
 def test_byte_pairs_of_pieces_are_those_of_the_whole(text):
     corpus = load_corpus(text)
-    whole = bpe_tokenizer(corpus.text, 300)
+    tokenizer = bpe_tokenizer(corpus.text, 300)
     tokens = load_tokens(text, tokenizer=BytePairTokenizer.kind, vocab_size=300)
-    assert tokens.tokenizer.to_dict() == whole.to_dict()
+    assert tokens.tokenizer.to_dict() == tokenizer.to_dict()
     assert tokens.tokens.dtype == torch.uint16
-    assert tokens.tokens.long().tolist() == whole.encode(corpus.text)
-    given = load_tokens(text, tokenizer=whole)
-    assert given.tokens.long().tolist() == whole.encode(corpus.text)
+    assert tokens.tokens.long().tolist() == tokenizer.encode(corpus.text)
+    again = load_tokens(text, tokenizer=tokenizer)
+    assert again.tokens.long().tolist() == tokenizer.encode(corpus.text)
     assert len(kept(text)) == 1
 
 
@@ -97,8 +97,11 @@ def test_a_changed_text_is_tokenized_anew_and_leaves_nothing_old(text):
     tokens = load_tokens(text)
     assert tokens.tokenizer.decode(tokens.tokens.tolist()) == changed
     assert len(kept(text)) == 1
-    other = CharTokenizer(tokens.tokenizer.alphabet[::-1])
-    assert other.decode(load_tokens(text, tokenizer=other).tokens.tolist()) == changed
+    tokenizer = CharTokenizer(tokens.tokenizer.alphabet[::-1])
+    assert (
+        tokenizer.decode(load_tokens(text, tokenizer=tokenizer).tokens.tolist())
+        == changed
+    )
     assert load_tokens(text).tokens.tolist() == tokens.tokens.tolist()
     assert len(kept(text)) == 1
 
@@ -107,13 +110,15 @@ def test_what_is_kept_and_damaged_anywhere_is_made_anew(text):
     text.write_text("to be\n" * 200)
     expected = load_tokens(text).tokens.tolist()
     (file,) = kept(text)
-    whole = file.read_bytes()
-    damaged = [b"", b"[]", b"\0" * 300, whole[:-1], whole[1:], whole + b"\0"]
-    damaged += [whole[:at] + b"!" + whole[at + 1 :] for at in range(0, len(whole), 23)]
+    content = file.read_bytes()
+    damaged = [b"", b"[]", b"\0" * 300, content[:-1], content[1:], content + b"\0"]
+    damaged += [
+        content[:at] + b"!" + content[at + 1 :] for at in range(0, len(content), 23)
+    ]
     for data in damaged:
         file.write_bytes(data)
         assert load_tokens(text).tokens.tolist() == expected
-        assert file.read_bytes() == whole
+        assert file.read_bytes() == content
 
 
 def test_a_small_text_and_one_that_is_no_file_are_not_kept(text, monkeypatch):

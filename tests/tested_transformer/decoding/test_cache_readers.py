@@ -62,8 +62,8 @@ def test_a_rolling_cache_writes_on_beyond_the_context(positions):
     for prompt, answer in zip(prompts, answers, strict=True):
         text = torch.tensor([[*prompt, *answer]])
         cache = rolling_cache(model, sinks=4, window=11 - 4)
-        wanted = stream_logits(model, text, cache)[0].argmax(dim=-1).tolist()
-        assert answer == wanted[len(prompt) - 1 : -1]
+        expected = stream_logits(model, text, cache)[0].argmax(dim=-1).tolist()
+        assert answer == expected[len(prompt) - 1 : -1]
     usual = generate(model, prompts[:1], max_new_tokens=number, sampling=GREEDY)[0]
     assert answers[0][: 11 - 3] == usual[: 11 - 3]
     assert answers[0] != usual  # which has read the last half of its context anew
@@ -82,8 +82,8 @@ def test_pages_of_a_prompt_are_shared_until_a_row_writes_into_them():
     model, size, lengths = make(), 5, list[int]()
     model.register_forward_pre_hook(lambda _, inputs: lengths.append(inputs[0].numel()))
     reader = PagedReader(model, page_size=size)
-    prompt, other = [n % V for n in range(13)], [1, 2]
-    reader.read([prompt, other, prompt, prompt])
+    prompt, short = [n % V for n in range(13)], [1, 2]
+    reader.read([prompt, short, prompt, prompt])
     assert lengths == [13, 2]  # the same prompt is read once
     tables = [cache.table for cache in reader.caches]
     assert tables == [[0, 1, 2], [3], [0, 1, 2], [0, 1, 2]]

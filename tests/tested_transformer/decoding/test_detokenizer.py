@@ -42,7 +42,7 @@ def tokenizer_with(decoder: object) -> BytePairTokenizer:
     return BytePairTokenizer(tokenizer.to_str())
 
 
-TOKENIZERS = {name: tokenizer_with(each) for name, each in DECODERS.items()}
+TOKENIZERS = {name: tokenizer_with(decoder) for name, decoder in DECODERS.items()}
 TOKEN = st.integers(0, len(VOCABULARY) - 1)
 
 
@@ -88,7 +88,7 @@ def test_words_are_shown_as_they_come():
 
 def test_only_tokens_for_bytes_are_held_back():
     assert TOKENIZERS["bytes"].byte_tokens == frozenset()
-    assert TOKENIZERS["llama"].byte_tokens == {VOCABULARY[each] for each in BYTES}
+    assert TOKENIZERS["llama"].byte_tokens == {VOCABULARY[token] for token in BYTES}
 
 
 def as_bytes(tokens: list[int]) -> str:

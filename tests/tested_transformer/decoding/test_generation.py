@@ -68,14 +68,14 @@ def greedy_by_hand(model: GPT, prompt: list[int], number: int) -> list[int]:
 def test_the_likeliest_tokens_past_a_full_context(changes):
     model = make(**changes)
     prompts = [*PROMPTS, [token % V for token in range(LONGEST)]]
-    wanted = [greedy_by_hand(model, prompt, 25) for prompt in prompts]
-    assert len({token for answer in wanted for token in answer}) > 4
+    expected = [greedy_by_hand(model, prompt, 25) for prompt in prompts]
+    assert len({token for answer in expected for token in answer}) > 4
     # A prompt beyond the context is read from its last half.
     prompts.append([token % V for token in range(30)])
-    wanted.append(greedy_by_hand(model, prompts[-1][-6:], 25))
+    expected.append(greedy_by_hand(model, prompts[-1][-6:], 25))
     for use_cache in (True, False):
         settings = {"sampling": GREEDY, "use_cache": use_cache}
-        assert generate(model, prompts, max_new_tokens=25, **settings) == wanted
+        assert generate(model, prompts, max_new_tokens=25, **settings) == expected
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,10 @@ def test_seeds(model, as_a_caller):
     assert answer(seed=1) == answer(seed=numpy.int64(1)) != answer(seed=2)
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(3)
-    one, other = answer(), answer()
-    assert one != other
+    first, second = answer(), answer()
+    assert first != second
     torch.manual_seed(3)
-    assert answer() == one
+    assert answer() == first
 
 
 def test_the_penalty_counts_the_prompt_and_the_answer(model):
@@ -120,9 +120,9 @@ def test_the_penalty_counts_the_prompt_and_the_answer(model):
     prompts = [[token, token + 1, token + 2] for token in range(V - 2)]
     penalized = Sampling(temperature=0.0, repetition_penalty=2.0)
     got = generate(model, prompts, max_new_tokens=6, sampling=penalized)
-    assert got == [by_hand(each, {*each}) for each in prompts]
+    assert got == [by_hand(prompt, {*prompt}) for prompt in prompts]
     # Neither the prompt alone nor the answer alone would do.
-    assert got != [by_hand(each, set()) for each in prompts]
+    assert got != [by_hand(prompt, set()) for prompt in prompts]
     assert got != generate(model, prompts, max_new_tokens=6, sampling=GREEDY)
 
 
@@ -132,13 +132,13 @@ def test_stop_sequences_end_each_row_by_itself(model):
     # The third and fourth token of row 0, and a token that only row 2 has.
     stop = [free[0][2:4], free[1][7:8]]
     got = generate(model, PROMPTS, stop=stop, **settings)
-    for answer, whole in zip(got, free, strict=True):
+    for answer, free_answer in zip(got, free, strict=True):
         ends = [
             n
-            for n in range(len(whole))
-            if any(whole[n : n + len(each)] == each for each in stop)
+            for n in range(len(free_answer))
+            if any(free_answer[n : n + len(sequence)] == sequence for sequence in stop)
         ]
-        assert answer == (whole[: ends[0]] if ends else whole)
+        assert answer == (free_answer[: ends[0]] if ends else free_answer)
     assert got[0] != free[0]
     assert got[1] != free[1]
     # What could have been the start of a stop comes at the end.
@@ -154,20 +154,20 @@ def test_it_writes_under_autocast(model):
     with torch.autocast("cpu", torch.bfloat16):
         # The decoder keeps to the type of the weights.
         assert generate(Decoder(model), PROMPTS, **settings) == usual
-        for each in (model, experts):
-            answers = generate(each, PROMPTS, **settings)
+        for candidate in (model, experts):
+            answers = generate(candidate, PROMPTS, **settings)
             assert [len(answer) for answer in answers] == [14, 14, 14]
 
 
 def test_tokens_come_one_by_one(model, monkeypatch):
     steps: list[int] = []
     real = CachedReader.step
-    (whole,) = generate(model, [[1]], max_new_tokens=5, sampling=GREEDY)
+    (answer,) = generate(model, [[1]], max_new_tokens=5, sampling=GREEDY)
     monkeypatch.setattr(
         CachedReader, "step", lambda self, t: steps.append(len(t)) or real(self, t)
     )
     pieces = stream(model, [[1]], max_new_tokens=5, sampling=GREEDY)
-    for number, token in enumerate(whole):
+    for number, token in enumerate(answer):
         assert [*next(pieces)[0]] == [token]
         assert len(steps) == min(number, 4)  # no further than it must be
     assert next(pieces, None) is None
@@ -180,7 +180,7 @@ def test_tokens_that_arrive_late_are_the_same(model, monkeypatch):
     free = generate(model, PROMPTS, **settings)
     stop = [free[0][6:8], free[1][11:12]]
     ends = [settings, settings | {"stop": stop}]
-    wanted = [generate(model, PROMPTS, **each) for each in ends]
+    expected = [generate(model, PROMPTS, **options) for options in ends]
     events: list[str] = []
 
     class Late(generation._Coming):
@@ -198,7 +198,7 @@ def test_tokens_that_arrive_late_are_the_same(model, monkeypatch):
     )
     monkeypatch.setattr(generation, "_Coming", Late)
     for reader in readers:
-        assert [generate(reader, PROMPTS, **each) for each in ends] == wanted
+        assert [generate(reader, PROMPTS, **options) for options in ends] == expected
     events.clear()
     generate(model, [[1]], max_new_tokens=4)
     assert " ".join(events) == "step token step token step token token"
@@ -231,8 +231,8 @@ def test_it_learns_nothing_and_leaves_the_model_to_others():
 
 
 def test_streamed_tokens_are_those_of_generate(model):
-    one, other = map(signature, (generate, stream))
-    assert one.parameters == other.parameters
+    of_generate, of_stream = map(signature, (generate, stream))
+    assert of_generate.parameters == of_stream.parameters
     settings = {"max_new_tokens": 14, "sampling": DRAWN, "stop": [[3], [5, 7]]}
     pieces = zip(*stream(model, PROMPTS, seed=1, **settings), strict=True)
     streamed = [list(chain(*row)) for row in pieces]

@@ -180,8 +180,8 @@ def test_one_head_may_be_used_again_and_again():
     )
     model, plain = make(ChainedGPT, shared=True), make(ChainedGPT)
     (head,) = model.further
-    for other in plain.further:
-        other.load_state_dict(head.state_dict())
+    for further_head in plain.further:
+        further_head.load_state_dict(head.state_dict())
     plain.gpt.load_state_dict(model.gpt.state_dict())
     tokens = torch.randint(V, (B, T))
     torch.testing.assert_close(model(tokens), plain(tokens))

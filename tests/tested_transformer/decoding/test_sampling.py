@@ -47,8 +47,8 @@ BY_HAND: list[tuple[dict[str, float], list[float]]] = [
 
 
 def test_by_hand():
-    for settings, wanted in BY_HAND:
-        shares = [share / sum(wanted) for share in wanted]
+    for settings, weights in BY_HAND:
+        shares = [weight / sum(weights) for weight in weights]
         (probabilities,) = Sampling(**settings).probabilities(LOGITS[None])
         assert probabilities.tolist() == pytest.approx(shares, abs=1e-6), settings
 
@@ -75,8 +75,8 @@ def test_rows_do_not_meet():
     # A whole row may be so far below another that its distance, divided by a small
     # temperature, is infinite.
     apart = torch.stack([LOGITS, LOGITS - 1e4])
-    one, other = sampling_probabilities(apart, temperature=1e-36).tolist()
-    assert one == other == [0, 1, 0, 0, 0]
+    first, second = sampling_probabilities(apart, temperature=1e-36).tolist()
+    assert first == second == [0, 1, 0, 0, 0]
 
 
 def test_of_equals_the_first_wins_and_what_cannot_be_stays_so():
@@ -91,21 +91,26 @@ def test_of_equals_the_first_wins_and_what_cannot_be_stays_so():
 
 def test_draws_follow_the_probabilities():
     for settings in ({}, {"top_p": 0.7, "min_p": 0.1}):
-        wanted = sampling_probabilities(LOGITS, **settings)
-        drawn = draw(wanted.expand(8000, 5), generators(7) * 8000)
+        probabilities = sampling_probabilities(LOGITS, **settings)
+        drawn = draw(probabilities.expand(8000, 5), generators(7) * 8000)
         counts = drawn.bincount(minlength=5).float()
-        assert counts[wanted == 0].sum() == 0
-        counts, expected = counts[wanted > 0], 8000 * wanted[wanted > 0]
+        assert counts[probabilities == 0].sum() == 0
+        counts, expected = (
+            counts[probabilities > 0],
+            8000 * probabilities[probabilities > 0],
+        )
         # With 4 degrees of freedom at most: more than 18.5 in one of 1,000 runs.
         assert ((counts - expected) ** 2 / expected).sum() < 18.5
 
 
 def test_each_row_has_its_own_luck():
-    wanted = torch.rand(3, 41).softmax(-1)
-    together = [draw(wanted, g).tolist() for g in [generators(3, 4, 5)] for _ in "abcd"]
+    probabilities = torch.rand(3, 41).softmax(-1)
+    together = [
+        draw(probabilities, g).tolist() for g in [generators(3, 4, 5)] for _ in "abcd"
+    ]
     for row, seed in enumerate((3, 4, 5)):
         (own,) = generators(seed)
-        alone = [draw(wanted[row : row + 1], [own]).item() for _ in "abcd"]
+        alone = [draw(probabilities[row : row + 1], [own]).item() for _ in "abcd"]
         assert alone == [tokens[row] for tokens in together]
 
 
@@ -120,7 +125,7 @@ def test_repetition_costs_on_either_side_of_zero():
 
 
 def test_settings_out_of_range_are_named():
-    for name, values, wanted in (
+    for name, values, requirement in (
         ("temperature", (-0.5, math.nan, math.inf), "0 or more, and finite"),
         ("top_k", (0,), "at least 1"),
         ("top_p", (0.0, 1.01, math.nan), "more than 0 and at most 1"),
@@ -128,6 +133,6 @@ def test_settings_out_of_range_are_named():
         ("repetition_penalty", (0.0, math.nan, math.inf), "more than 0, and finite"),
     ):
         for value in values:
-            message = f"^{name}={value} must (be )?{wanted}$"
+            message = f"^{name}={value} must (be )?{requirement}$"
             with pytest.raises(ValueError, match=message):
                 Sampling(**{name: value})

@@ -21,7 +21,7 @@ from tested_transformer.gpt import GPT, GPTConfig
 
 V, LONGEST = 11, 24
 PROMPTS = [[3, 1, 4], [1], [5, 9, 2, 6, 5, 3, 5], [8, 9], [7, 9, 3, 2, 3], [8, 4]]
-WANTED = [9, 2, 5, 1, 13, 4]
+LENGTHS = [9, 2, 5, 1, 13, 4]
 KINDS: list[dict[str, Any]] = [
     {},
     {"positions": "rotary", "num_kv_heads": 1, "qk_norm": True},
@@ -55,11 +55,11 @@ def request(prompt: list[int], max_new_tokens: int = 2, **more: Any) -> Request:
     return Request(prompt=prompt, max_new_tokens=max_new_tokens, **more)
 
 
-def requests(**changes: Any) -> list[Request]:
-    pairs = zip(PROMPTS, WANTED, strict=True)
+def make_requests(**changes: Any) -> list[Request]:
+    pairs = zip(PROMPTS, LENGTHS, strict=True)
     return [
-        Request(prompt=prompt, max_new_tokens=wanted, seed=seed, **changes)
-        for seed, (prompt, wanted) in enumerate(pairs)
+        Request(prompt=prompt, max_new_tokens=length, seed=seed, **changes)
+        for seed, (prompt, length) in enumerate(pairs)
     ]
 
 
@@ -99,9 +99,12 @@ def test_the_tokens_are_those_of_each_alone(kind, policy):
     model, sampling = make(**kind), Sampling(temperature=1.2, top_p=0.95)
     server = Server(model, probabilities=sampling.probabilities, **POLICIES[policy])
     # The last one begins like the fifth, and comes after it.
-    asked = [*requests(), Request(prompt=[*PROMPTS[4], 6], max_new_tokens=3, seed=7)]
-    serve(server, asked, arrivals=[0, 0, 0, 1, 1, 12, 30])
-    for request in asked:
+    requests = [
+        *make_requests(),
+        Request(prompt=[*PROMPTS[4], 6], max_new_tokens=3, seed=7),
+    ]
+    serve(server, requests, arrivals=[0, 0, 0, 1, 1, 12, 30])
+    for request in requests:
         assert request.answer == alone(model, request, sampling)
     check_pages(server)
 
@@ -112,22 +115,22 @@ def test_another_server_goes_on_with_the_same_tokens(kind):
     first = Server(model, num_pages=9, page_size=2, prefix_caching=True)
     second = Server(model, num_pages=8, page_size=2)
     with pytest.raises(ValueError, match="do not fit into 8 pages of 2"):
-        serve(first, requests(), decoder=second)
-    second, asked = Server(model, num_pages=9, page_size=2), requests()
-    served = serve(first, asked, decoder=second, transfer=0.1)
+        serve(first, make_requests(), decoder=second)
+    second, requests = Server(model, num_pages=9, page_size=2), make_requests()
+    served = serve(first, requests, decoder=second, transfer=0.1)
     assert {who for *_, who, step in served.steps if step.wrote} == {0, 1}
     # If the decoder is full, pages stay where they were read. Some requests are
     # cancelled there, and some on the way.
     small = [Server(model, num_pages=4, page_size=2) for _ in "ab"]
     many = [request([n, 1, 4], 6, seed=n) for n in range(9)]
-    ends = {each: 2.6 + 2.1 * n for n, each in enumerate(many[3:])}
+    ends = {r: 2.6 + 2.1 * n for n, r in enumerate(many[3:])}
     how = {"decoder": small[1], "transfer": 0.2, "cancellations": ends}
     times = serve(small[0], many, **how).times
-    assert sum(each.cancelled for each in many) > 3
-    assert all(time < ends[each] + 1 for each in many[3:] for time in times[each])
-    for each in [*asked, *many]:
-        answer = alone(model, each)
-        assert each.answer == (answer[: len(each.answer)] if each.cancelled else answer)
+    assert sum(r.cancelled for r in many) > 3
+    assert all(time < ends[r] + 1 for r in many[3:] for time in times[r])
+    for r in [*requests, *many]:
+        answer = alone(model, r)
+        assert r.answer == (answer[: len(r.answer)] if r.cancelled else answer)
     for server in (first, second, *small):
         check_pages(server)
         assert server.pool.num_free == len(server.pool.users)
@@ -137,7 +140,7 @@ def test_requests_that_come_and_go_lose_no_page():
     """Of random lengths, and a tenth of them are cancelled."""
     model, rng = make(num_layers=1, max_seq_len=40, positions="rotary"), Random(3)
     count, beginnings = 100, [rng.choices(range(V), k=n) for n in (4, 9, 13)]
-    asked = [
+    requests = [
         request(
             rng.choice(beginnings) + rng.choices(range(V), k=rng.randint(1, 9)),
             rng.randint(1, 8),
@@ -146,9 +149,9 @@ def test_requests_that_come_and_go_lose_no_page():
         )
         for number in range(count)
     ]
-    arrivals = [rng.uniform(0, count / 2) for _ in asked]
+    arrivals = [rng.uniform(0, count / 2) for _ in requests]
     cancellations = {
-        asked[number]: arrivals[number] + rng.uniform(0, 12)
+        requests[number]: arrivals[number] + rng.uniform(0, 12)
         for number in rng.sample(range(count), 10)
     }
     server = Server(
@@ -162,15 +165,17 @@ def test_requests_that_come_and_go_lose_no_page():
         return 1.0
 
     serve(
-        server, asked, arrivals=arrivals, seconds=seconds, cancellations=cancellations
+        server,
+        requests,
+        arrivals=arrivals,
+        seconds=seconds,
+        cancellations=cancellations,
     )
     # Cancelled ones keep what they had; some had all before.
-    assert 0 < sum(each.cancelled for each in asked) <= 10
-    for each in asked:
-        expected = alone(model, each)
-        assert each.answer == (
-            expected[: len(each.answer)] if each.cancelled else expected
-        )
+    assert 0 < sum(r.cancelled for r in requests) <= 10
+    for r in requests:
+        expected = alone(model, r)
+        assert r.answer == (expected[: len(r.answer)] if r.cancelled else expected)
     # What the test is about has happened.
     assert sum(len(step.preempted) for step in steps) > 1
     assert sum(step.reused for step in steps) > count
@@ -194,7 +199,7 @@ def test_under_autocast_it_reads_the_same_rounded():
             model, num_pages=2, page_size=LONGEST, probabilities=always_three
         )
         with torch.autocast("cpu", torch.bfloat16, enabled=not precise):
-            serve(server, requests())
+            serve(server, make_requests())
     exact, rounded = torch.cat(result[True]), torch.cat(result[False])
     assert 0 < (rounded - exact).norm() < 0.05 * exact.norm()
 
@@ -209,28 +214,28 @@ def test_a_slot_is_free_for_the_next_and_a_static_batch_waits_for_its_longest():
         True: {(0, 1): 2, (0,): 7, (2, 3): 1, (2,): 4, (4, 5): 4, (4,): 9},
     }
     for static, expected in turns.items():
-        asked = requests()
-        steps = serve(slots(num_pages=2, static=static), asked).steps
-        wrote = [(*sorted(map(asked.index, step.wrote)),) for *_, step in steps]
+        requests = make_requests()
+        steps = serve(slots(num_pages=2, static=static), requests).steps
+        wrote = [(*sorted(map(requests.index, step.wrote)),) for *_, step in steps]
         assert wrote == [turn for turn, count in expected.items() for _ in range(count)]
 
 
 def test_nobody_is_served_before_arriving():
-    arrivals, asked = [0, 3, 3, 20, 21, 40], requests()
-    times = serve(slots(num_pages=3), asked, arrivals=arrivals).times
-    for request, arrival, wanted in zip(asked, arrivals, WANTED, strict=True):
-        assert times[request] == [*range(arrival + 1, arrival + 1 + wanted)]
+    arrivals, requests = [0, 3, 3, 20, 21, 40], make_requests()
+    times = serve(slots(num_pages=3), requests, arrivals=arrivals).times
+    for request, arrival, length in zip(requests, arrivals, LENGTHS, strict=True):
+        assert times[request] == [*range(arrival + 1, arrival + 1 + length)]
 
 
 def test_a_request_ends_with_its_stop():
     model = make()
-    whole = alone(model, requests()[0], GREEDY)
-    request = Request(prompt=[3, 1, 4], max_new_tokens=9, stop=whole[3])
+    answer = alone(model, make_requests()[0], GREEDY)
+    request = Request(prompt=[3, 1, 4], max_new_tokens=9, stop=answer[3])
     server = Server(
         model, num_pages=1, page_size=LONGEST, probabilities=GREEDY.probabilities
     )
     served = serve(server, [request])
-    assert request.answer == whole[: whole.index(whole[3]) + 1]
+    assert request.answer == answer[: answer.index(answer[3]) + 1]
     assert len(served.steps) == len(request.answer)
 
 
@@ -239,22 +244,24 @@ def test_a_long_prompt_is_read_beside_the_answers_of_others():
         (4, [[2, 2], [1, 3], [1, 2], [1, 1], [1]]),
         (None, [[2, 7], [1, 1]]),
     ):
-        asked = [request([1, 2], 5), request([*range(7)], 2)]
+        requests = [request([1, 2], 5), request([*range(7)], 2)]
         server = Server(make(), num_pages=9, page_size=2, token_budget=budget)
-        steps = [step for *_, step in serve(server, asked).steps]
+        steps = [step for *_, step in serve(server, requests).steps]
         reads = [[*step.reads.values()] for step in steps]
         assert reads[: len(first_reads)] == first_reads
-        assert [*steps[0].reads] == asked
+        assert [*steps[0].reads] == requests
 
 
 def test_the_youngest_gives_its_pages_back_and_reads_its_tokens_again():
     # After its third and fourth token it has five to read again, and one more.
     for reserve, reads in ((False, [3, 1, 0, 0, 5, 1]), (True, [0] * 4 + [3, 1, 1, 1])):
-        asked = [request([1, 2, 3], 4, seed=n) for n in range(2)]
+        requests = [request([1, 2, 3], 4, seed=n) for n in range(2)]
         server = Server(make(), num_pages=5, page_size=2, reserve=reserve)
-        steps = [step for *_, step in serve(server, asked).steps]
-        assert [step.reads.get(asked[1], 0) for step in steps] == reads
-        preempted = [n for n, step in enumerate(steps) if step.preempted == asked[1:]]
+        steps = [step for *_, step in serve(server, requests).steps]
+        assert [step.reads.get(requests[1], 0) for step in steps] == reads
+        preempted = [
+            n for n, step in enumerate(steps) if step.preempted == requests[1:]
+        ]
         assert preempted == ([] if reserve else [2])
 
 
@@ -274,9 +281,9 @@ def test_what_others_have_read_is_not_read_again():
 
 
 def test_the_clock_adds_up_steps_tokens_and_keys():
-    asked = [Request(prompt=[1, 2, 3], max_new_tokens=2) for _ in "ab"]
+    requests = [Request(prompt=[1, 2, 3], max_new_tokens=2) for _ in "ab"]
     seconds = StepTime(per_step=100, per_token=10, per_key=1)
-    served = serve(slots(num_pages=1), asked, arrivals=[5, 6], seconds=seconds)
+    served = serve(slots(num_pages=1), requests, arrivals=[5, 6], seconds=seconds)
     # The prompt: 100 + 3 * 10 + 3; then a token that sees four: 100 + 10 + 4.
     ends = [5 + 133, 5 + 133 + 114, 5 + 247 + 133, 5 + 247 + 247]
     assert [end for _, end, _, _ in served.steps] == ends
@@ -286,16 +293,16 @@ def test_the_clock_adds_up_steps_tokens_and_keys():
 
 
 def test_two_servers_share_the_requests():
-    asked = requests()
-    served = serve([slots(num_pages=1), slots(num_pages=1)], asked)
-    who = [{w for *_, w, step in served.steps if r in step.reads} for r in asked]
+    requests = make_requests()
+    served = serve([slots(num_pages=1), slots(num_pages=1)], requests)
+    who = [{w for *_, w, step in served.steps if r in step.reads} for r in requests]
     assert who == [{0}, {1}] * 3
 
 
 def test_it_takes_no_more_memory_however_many_come():
     server = slots(num_pages=2)
     where, nbytes = server.pool.keys.data_ptr(), server.pool.nbytes
-    serve(server, requests())
+    serve(server, make_requests())
     assert server.pool.keys.data_ptr() == where
     assert server.pool.nbytes == nbytes == server.model.new_cache(2).nbytes
 
@@ -311,7 +318,7 @@ def test_it_takes_no_more_memory_however_many_come():
             "attention=ChosenBlocks.* of model cannot mask the padding of a shorter",
         ),
         (
-            lambda: serve(slots(num_pages=1), requests(), arrivals=[1, 2]),
+            lambda: serve(slots(num_pages=1), make_requests(), arrivals=[1, 2]),
             "arrivals must be 6 times; they are 2",
         ),
     ],

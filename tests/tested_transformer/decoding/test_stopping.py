@@ -35,11 +35,11 @@ def test_what_may_become_a_stop_is_held_back():
 )
 @example(["xabcd"], ["abcd", "bc"])
 def test_it_shows_what_comes_before_the_first_stop(pieces, stops):
-    stop_filter, whole = StopFilter(stops, ""), "".join(pieces)
+    stop_filter, text = StopFilter(stops, ""), "".join(pieces)
     shown = "".join(feed(stop_filter, pieces)) + stop_filter.finish()
-    ends = [n for n in range(len(whole) + 1) if whole[:n].endswith(tuple(stops))]
+    ends = [n for n in range(len(text) + 1) if text[:n].endswith(tuple(stops))]
     assert stop_filter.stopped == bool(ends)
     if ends:
-        longest = max(len(s) for s in stops if whole[: ends[0]].endswith(s))
-        whole = whole[: ends[0] - longest]
-    assert shown == whole
+        longest = max(len(s) for s in stops if text[: ends[0]].endswith(s))
+        text = text[: ends[0] - longest]
+    assert shown == text

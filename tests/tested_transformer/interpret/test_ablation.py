@@ -59,9 +59,9 @@ def test_a_shut_head_gives_what_stands_in_its_place(model: GPT) -> None:
             model(TOKENS)
             hook.remove()
         (gated,) = caught
-        wanted = outputs[0].clone()
-        wanted[:, 1] = instead[0][:, 1]
-        torch.testing.assert_close(gated, wanted)
+        expected = outputs[0].clone()
+        expected[:, 1] = instead[0][:, 1]
+        torch.testing.assert_close(gated, expected)
 
 
 def test_the_mean_is_over_texts_and_positions() -> None:
@@ -141,12 +141,12 @@ def test_a_change_is_the_loss_of_the_pruned_model_less_that_of_the_whole(
     model: GPT,
 ) -> None:
     changes = loss_changes(model, lambda: losses(model).mean())
-    whole = losses(model).mean()
+    full_loss = losses(model).mean()
     for layer, head in ((0, 0), (0, 2), (1, 1)):
         pruned = prune_heads(model, [(layer, head)])
-        wanted = losses(pruned).mean() - whole
-        torch.testing.assert_close(changes[layer][head], wanted.detach())
-    assert [len(each) for each in changes] == [3, 3]
+        expected = losses(pruned).mean() - full_loss
+        torch.testing.assert_close(changes[layer][head], expected.detach())
+    assert [len(change) for change in changes] == [3, 3]
 
 
 def test_a_change_depends_on_what_stands_in_the_place(model: GPT) -> None:
@@ -156,12 +156,12 @@ def test_a_change_depends_on_what_stands_in_the_place(model: GPT) -> None:
     changes = loss_changes(
         model, lambda: losses(model).mean(), instead=mean_instead(instead)
     )
-    assert all(each.abs().min() > 1e-6 for each in changes)
+    assert all(change.abs().min() > 1e-6 for change in changes)
 
 
 def test_a_slope_is_a_small_difference_over_a_small_step(model: GPT) -> None:
     slopes = gate_slopes(model, lambda: losses(model), num_sequences=2)
-    assert [tuple(each.shape) for each in slopes] == [(2, 3), (2, 3)]
+    assert [tuple(slope.shape) for slope in slopes] == [(2, 3), (2, 3)]
     step = 1e-5
     for layer, head in ((0, 1), (1, 2)):
         ends = []

@@ -32,8 +32,8 @@ def test_weights_and_outputs_are_those_of_the_pass() -> None:
     tokens = torch.randint(13, (2, 7))
     recording = record_heads(model, tokens)
     hook.remove()
-    assert [tuple(each.shape) for each in recording.outputs] == [(2, 3, 7, 5)] * 2
-    assert [tuple(each.shape) for each in recording.weights] == [(2, 3, 7, 7)] * 2
+    assert [tuple(output.shape) for output in recording.outputs] == [(2, 3, 7, 5)] * 2
+    assert [tuple(weights.shape) for weights in recording.weights] == [(2, 3, 7, 7)] * 2
     (merged,) = caught
     assert torch.equal(merge_heads(recording.outputs[1]), merged)
     logits, weights = model(tokens, return_weights=True)
@@ -46,7 +46,7 @@ def test_weights_and_outputs_are_those_of_the_pass() -> None:
 def test_layers_may_have_different_numbers_of_heads() -> None:
     model = prune_heads(GPT(CONFIG).eval(), [(0, 1)])
     outputs = record_heads(model, torch.randint(13, (2, 7))).outputs
-    assert [tuple(each.shape) for each in outputs] == [(2, 2, 7, 5), (2, 3, 7, 5)]
+    assert [tuple(output.shape) for output in outputs] == [(2, 2, 7, 5), (2, 3, 7, 5)]
 
 
 # One sequence of three tokens, two layers of two heads.
@@ -66,7 +66,7 @@ def test_a_score_is_the_mean_weight_on_the_target() -> None:
 
 
 def test_queries_without_a_target_do_not_count() -> None:
-    two = [each.repeat(2, 1, 1, 1) for each in WEIGHTS]
+    two = [weights.repeat(2, 1, 1, 1) for weights in WEIGHTS]
     target = torch.cat([TARGET, torch.zeros_like(TARGET)])
     assert torch.equal(head_scores(two, target), head_scores(WEIGHTS, TARGET))
 
@@ -116,7 +116,7 @@ TOKENS = torch.tensor([[5, 8, 5, 5, 3], [1, 2, 3, 1, 2]])
 
 
 def keys(target: torch.Tensor) -> list[list[list[int]]]:
-    return [[row.nonzero().flatten().tolist() for row in each] for each in target]
+    return [[row.nonzero().flatten().tolist() for row in matrix] for matrix in target]
 
 
 def test_places_are_the_same_for_all_tokens() -> None:
@@ -147,8 +147,8 @@ def test_repeated_tokens_have_one_answer_each() -> None:
     assert all(len(set(row.tolist())) == 5 for row in tokens)
     assert len({tuple(row.tolist()) for row in tokens}) == 3
     assert int(tokens.max()) < 11
-    wanted = [[]] * 5 + [[key] for key in range(1, 6)]
-    assert keys(induction_target(tokens))[0] == wanted
+    expected = [[]] * 5 + [[key] for key in range(1, 6)]
+    assert keys(induction_target(tokens))[0] == expected
     assert torch.equal(tokens, repeated_tokens(11, 5, num_sequences=3, seed=7))
     assert not torch.equal(tokens, repeated_tokens(11, 5, num_sequences=3, seed=8))
 

@@ -46,20 +46,20 @@ def test_the_pruned_model_equals_the_masked_one(changes: dict) -> None:
     masked.square().sum().backward()
     pruned.square().sum().backward()
     for name, parameter in small.named_parameters():
-        whole = model.get_parameter(name).grad
+        gradient = model.get_parameter(name).grad
         if "_proj." in name and not name.endswith("o_proj.bias"):
             layer = int(name.split(".")[1])
             heads = KEPT[layer]
             if "num_kv_heads" in changes and ("k_proj" in name or "v_proj" in name):
                 heads = sorted({head // 2 for head in heads})
             own = [6 * head + feature for head in heads for feature in range(6)]
-            whole = whole[:, own] if "o_proj" in name else whole[own]
-        torch.testing.assert_close(parameter.grad, whole, rtol=0, atol=1e-10)
+            gradient = gradient[:, own] if "o_proj" in name else gradient[own]
+        torch.testing.assert_close(parameter.grad, gradient, rtol=0, atol=1e-10)
 
 
 def test_the_model_stays_as_it_was_and_shares_nothing() -> None:
     model = make_model()
-    before = {name: each.clone() for name, each in model.state_dict().items()}
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     small = prune_heads(model, GONE)
     with torch.no_grad():
         for parameter in small.parameters():
@@ -94,7 +94,7 @@ def test_it_generates_with_a_cache() -> None:
 
 def test_mode_and_precision_are_kept() -> None:
     small = prune_heads(make_model().bfloat16().eval(), GONE)
-    assert {each.dtype for each in small.parameters()} == {torch.bfloat16}
+    assert {parameter.dtype for parameter in small.parameters()} == {torch.bfloat16}
     assert not small.training
     assert prune_heads(make_model(), GONE).training
 

@@ -45,11 +45,11 @@ def run(name: str, recipe: Recipe, shard: bool, world: World) -> dict[str, objec
     keep = to_file if world.rank == 0 else None
 
     # Only one of the processes is told to stop, and it is the last one.
-    asked = []
+    calls = []
 
     def stop():
-        asked.append(1)
-        return len(asked) == 3 and world.rank == world.size - 1
+        calls.append(1)
+        return len(calls) == 3 and world.rank == world.size - 1
 
     first = train(
         GPT(CONFIG, dtype=torch.float64), TOKENS, recipe, save=keep, stop=stop, **text

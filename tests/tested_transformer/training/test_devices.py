@@ -42,7 +42,7 @@ def test_the_best_device_is_chosen_or_the_one_named(monkeypatch):
 def test_a_gpu_multiplies_in_what_it_is_fast_in(monkeypatch):
     for capability, precision in (((6, 1), "fp32"), ((7, 5), "fp16"), ((8, 0), "bf16")):
         monkeypatch.setattr(
-            torch.cuda, "get_device_capability", lambda _, told=capability: told
+            torch.cuda, "get_device_capability", lambda _, value=capability: value
         )
         assert choose_precision(torch.device("cuda")) == precision
 
@@ -90,7 +90,9 @@ def test_a_gpu_multiplies_float32_in_tf32_for_a_while():
     with float32_products(cuda, "high"):
         assert now() == "high"
     # Threads share the most precise setting, and the last one restores.
-    exact, fast = (float32_products(cuda, each) for each in ("highest", "high"))
+    exact, fast = (
+        float32_products(cuda, precision) for precision in ("highest", "high")
+    )
     exact.__enter__()
     fast.__enter__()
     assert now() == "highest"

@@ -52,14 +52,14 @@ def test_alone_nothing_is_sent(monkeypatch):
         pass
 
 
-def largest_gap(one: object, other: object) -> float:
+def largest_gap(first: object, second: object) -> float:
     """Compare numbers, in lists and dictionaries of one form."""
-    if isinstance(one, dict):
-        assert one.keys() == other.keys()
-        return max(largest_gap(one[name], other[name]) for name in one)
-    if isinstance(one, list):
-        return max(largest_gap(a, b) for a, b in zip(one, other, strict=True))
-    return abs(one - other)
+    if isinstance(first, dict):
+        assert first.keys() == second.keys()
+        return max(largest_gap(first[name], second[name]) for name in first)
+    if isinstance(first, list):
+        return max(largest_gap(a, b) for a, b in zip(first, second, strict=True))
+    return abs(first - second)
 
 
 @pytest.mark.nightly

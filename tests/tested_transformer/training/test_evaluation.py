@@ -53,10 +53,10 @@ def test_by_itself_it_takes_the_longest_window(make_model, tokens):
     assert evaluate(model, tokens) != evaluate(model, tokens, seq_len=6)
     assert not model.training
     assert evaluate(model, tokens.to(torch.uint8)) == evaluate(model, tokens)
-    other = nn.Sequential(nn.Embedding(11, 5), nn.Linear(5, 11))
+    module = nn.Sequential(nn.Embedding(11, 5), nn.Linear(5, 11))
     with pytest.raises(ValueError, match="seq_len must be given: Sequential"):
-        evaluate(other, tokens)
-    assert evaluate(other, tokens, seq_len=7) > 0.0
+        evaluate(module, tokens)
+    assert evaluate(module, tokens, seq_len=7) > 0.0
 
 
 def test_a_causal_model_is_honest(make_model, tokens):
@@ -152,7 +152,7 @@ def test_as_many_windows_as_fit_are_read_side_by_side():
 
 def test_training_reads_no_more_windows_than_fit(make_model, tokens, monkeypatch):
     model, rows = make_model(), []
-    model.register_forward_pre_hook(lambda _, given: rows.append(given[0].shape[0]))
+    model.register_forward_pre_hook(lambda _, inputs: rows.append(inputs[0].shape[0]))
     # Room for the logits of three windows.
     vocab_size, seq_len = model.config.vocab_size, model.config.max_seq_len
     monkeypatch.setattr(evaluation, "_LOGITS", 3 * vocab_size * seq_len)

@@ -50,8 +50,8 @@ def copy_of(state: TrainingState) -> tuple[TrainingState, dict[str, Tensor]]:
     return TrainingState.from_state(tensors, values), weights
 
 
-def same_weights(one: GPT, other: GPT) -> bool:
-    pairs = zip(one.parameters(), other.parameters(), strict=True)
+def same_weights(first: GPT, second: GPT) -> bool:
+    pairs = zip(first.parameters(), second.parameters(), strict=True)
     return all(torch.equal(a, b) for a, b in pairs)
 
 
@@ -77,12 +77,12 @@ def test_it_learns(recipe, make_model, tokens):
 
 def test_a_step_is_the_textbooks(make_model, tokens):
     recipe = replace(RECIPE, steps=3, warmup=1, clip=0.5, weight_decay=0.25, seed=3)
-    model, other = make_model(), make_model()
+    model, by_hand = make_model(), make_model()
     reports: list[Progress] = []
     state = train(model, tokens, recipe, on_step=reports.append)
 
-    matrices = [p for p in other.parameters() if p.ndim == 2]
-    rest = [p for p in other.parameters() if p.ndim != 2]
+    matrices = [p for p in by_hand.parameters() if p.ndim == 2]
+    rest = [p for p in by_hand.parameters() if p.ndim != 2]
     adamw = torch.optim.AdamW(
         [{"params": matrices}, {"params": rest, "weight_decay": 0.0}],
         betas=recipe.betas,
@@ -93,11 +93,11 @@ def test_a_step_is_the_textbooks(make_model, tokens):
         for group in adamw.param_groups:
             group["lr"] = 0.01 * factor
         inputs, targets = batch_at(tokens, step=step, batch_size=6, seq_len=5, seed=3)
-        logits = other(inputs)
+        logits = by_hand(inputs)
         loss = -logits.log_softmax(-1).gather(-1, targets[..., None]).mean()
         loss.backward()
-        length = torch.cat([p.grad.flatten() for p in other.parameters()]).norm()
-        for parameter in other.parameters():
+        length = torch.cat([p.grad.flatten() for p in by_hand.parameters()]).norm()
+        for parameter in by_hand.parameters():
             parameter.grad *= min(1.0, 0.5 / length.item())
         adamw.step()
         adamw.zero_grad()
@@ -106,18 +106,18 @@ def test_a_step_is_the_textbooks(make_model, tokens):
         assert reports[step].lr == 0.01 * factor
         assert (reports[step].step, reports[step].steps) == (step + 1, 3)
         assert reports[step].loss == state.losses[step]
-    for one, two in zip(model.parameters(), other.parameters(), strict=True):
+    for one, two in zip(model.parameters(), by_hand.parameters(), strict=True):
         torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-5)
 
 
 def test_a_batch_in_parts_is_the_batch(make_model, tokens):
     for optimizer, accumulate in (("adamw", 2), ("muon", 6)):
-        one, other = make_model().double(), make_model().double()
+        at_once, in_parts = make_model().double(), make_model().double()
         recipe = replace(RECIPE, optimizer=optimizer, steps=4)
-        expected = train(one, tokens, recipe)
-        result = train(other, tokens, replace(recipe, accumulate=accumulate))
+        expected = train(at_once, tokens, recipe)
+        result = train(in_parts, tokens, replace(recipe, accumulate=accumulate))
         assert result.losses == pytest.approx(expected.losses, rel=1e-6)
-        for a, b in zip(one.parameters(), other.parameters(), strict=True):
+        for a, b in zip(at_once.parameters(), in_parts.parameters(), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-7)
 
 
@@ -178,10 +178,10 @@ def test_who_goes_on_gets_the_same_losses_to_the_bit(
 
     recipe = replace(RECIPE, **changes)
     saved: list[tuple[TrainingState, dict[str, Tensor]]] = []
-    whole = make()
+    reference = make()
     text = {"validation": tokens[:50]}
     keep = {"save": lambda state: saved.append(copy_of(state)), "save_every": 4}
-    expected = train(whole, tokens, recipe, **keep, **text)
+    expected = train(reference, tokens, recipe, **keep, **text)
     assert [state.step for state, _ in saved] == [4, 8, 12]
     for state, weights in saved:
         model = make()
@@ -190,7 +190,7 @@ def test_who_goes_on_gets_the_same_losses_to_the_bit(
         resumed = train(model, tokens, recipe, state=state, **text)
         assert resumed.losses == expected.losses
         assert resumed.validations == expected.validations
-        assert same_weights(model, whole)
+        assert same_weights(model, reference)
         assert resumed.scaler == expected.scaler
         # The state is as it was: one can go on from it again.
         assert len(state.losses) == state.step
@@ -225,7 +225,7 @@ def test_reports_and_evaluations(make_model, tokens):
     reports: list[Progress] = []
     model, text = make_model(), tokens[:60]
     state = train(model, tokens, RECIPE, validation=text, on_step=reports.append)
-    assert [each.step for each in state.validations] == [5, 10, 12]
+    assert [validation.step for validation in state.validations] == [5, 10, 12]
     assert [r.validation for r in reports if r.validation] == state.validations
     last, honest = state.validations[-1], honest_loss(model, text, seq_len=5)
     assert last.loss == evaluate(model, text, seq_len=5)
@@ -363,19 +363,19 @@ def test_a_recorded_step_learns_the_same(
 ):
     """With dropout, rates that change, and a run that goes on from a file."""
     monkeypatch.setattr(loop, "_validate_graph", lambda *_: None)
-    plain, model, other = (make_model(dropout=0.2, tie_head=False) for _ in range(3))
-    wanted = train(plain, tokens, recipe, validation=tokens[:50])
+    plain, model, resumed = (make_model(dropout=0.2, tie_head=False) for _ in range(3))
+    expected = train(plain, tokens, recipe, validation=tokens[:50])
     graph = replace(recipe, graph=True)
     state = train(model, tokens, graph, validation=tokens[:50])
     assert len(recordings) == 1
-    assert state.losses == pytest.approx(wanted.losses, rel=1e-5)
+    assert state.losses == pytest.approx(expected.losses, rel=1e-5)
     text = tokens[None, :7]
     close = {"rtol": 1e-4, "atol": 1e-4}
     torch.testing.assert_close(model.eval()(text), plain.eval()(text), **close)
-    half = train(other, tokens, graph, stop=iter([False] * 4 + [True]).__next__)
+    half = train(resumed, tokens, graph, stop=iter([False] * 4 + [True]).__next__)
     again, weights = copy_of(half)
-    other.load_state_dict(weights)
-    assert train(other, tokens, graph, state=again).losses == state.losses
+    resumed.load_state_dict(weights)
+    assert train(resumed, tokens, graph, state=again).losses == state.losses
 
 
 def test_a_graph_is_refused_where_none_can_be(make_model, tokens):
@@ -496,16 +496,16 @@ def test_to_measure_changes_nothing(make_model, tokens, monkeypatch):
     assert set(grads.values()) == {None}
     assert not model.training
     # Measured and then trained is as if it had been named.
-    model, other = make_model(dropout=0.25), make_model(dropout=0.25)
+    model, twin = make_model(dropout=0.25), make_model(dropout=0.25)
     state = train(model, tokens, AUTO)
-    assert state.losses == train(other, tokens, replace(AUTO, precision="bf16")).losses
-    assert same_weights(model, other)
+    assert state.losses == train(twin, tokens, replace(AUTO, precision="bf16")).losses
+    assert same_weights(model, twin)
 
 
 def test_who_goes_on_computes_in_what_was_chosen(make_model, tokens, monkeypatch):
     play_a_cpu(monkeypatch, "bf16")
-    whole, model = make_model(), make_model()
-    expected = train(whole, tokens, AUTO)
+    reference, model = make_model(), make_model()
+    expected = train(reference, tokens, AUTO)
     state = train(model, tokens, AUTO, stop=iter([False] * 6 + [True]).__next__)
     assert (state.step, state.precision) == (7, "bf16")
     # On a machine where the other is faster.

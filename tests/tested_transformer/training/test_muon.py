@@ -43,8 +43,8 @@ def test_the_coefficients_are_those_of_polar_express():
         assert low + high == pytest.approx(2.0, abs=1e-10)
     safe = [(a / 1.01, b / 1.01**3, c / 1.01**5) for a, b, c in _COEFFICIENTS]
     last = [(1.875, -1.25, 0.375)] * 2
-    for result, wanted in zip(_coefficients(9), [*safe, *last], strict=True):
-        assert result == pytest.approx(wanted)
+    for result, expected in zip(_coefficients(9), [*safe, *last], strict=True):
+        assert result == pytest.approx(expected)
 
 
 def test_it_is_a_polynomial_in_the_singular_values():
@@ -95,9 +95,9 @@ def test_together_they_are_the_same():
             torch.randn(shape) for shape in ((55, long), (long, 55), (55, long))
         ]
         result = _orthogonalize_together(matrices, 4, on_gpu=on_gpu)
-        for one, other in zip(result, matrices, strict=True):
-            expected = orthogonalize(other.double(), rounds=4).float()
-            assert (one - expected).norm() < error * expected.norm()
+        for actual, matrix in zip(result, matrices, strict=True):
+            expected = orthogonalize(matrix.double(), rounds=4).float()
+            assert (actual - expected).norm() < error * expected.norm()
 
 
 def some_parameters(shapes: list[tuple[int, int]]) -> list[nn.Parameter]:
@@ -108,14 +108,14 @@ def some_parameters(shapes: list[tuple[int, int]]) -> list[nn.Parameter]:
 def test_matrices_of_one_shape_step_as_each_alone():
     shapes = [(5, 11), (11, 5)] * 3 + [(7, 7)]
     together, alone = some_parameters(shapes), some_parameters(shapes)
-    for one, other in zip(together, alone, strict=True):
-        one.grad = torch.randn(one.shape)
-        other.grad = one.grad.clone()
+    for joint, single in zip(together, alone, strict=True):
+        joint.grad = torch.randn(joint.shape)
+        single.grad = joint.grad.clone()
     together[2].grad = alone[2].grad = None
     Muon(together, weight_decay=0.5).step()
-    for one, other in zip(together, alone, strict=True):
-        Muon([other], weight_decay=0.5).step()
-        torch.testing.assert_close(one, other)
+    for joint, single in zip(together, alone, strict=True):
+        Muon([single], weight_decay=0.5).step()
+        torch.testing.assert_close(joint, single)
     assert torch.equal(together[2], some_parameters(shapes)[2])
 
 

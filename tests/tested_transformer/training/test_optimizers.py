@@ -42,7 +42,7 @@ def test_matrices_decay_and_nothing_else(optimizer, make_model):
     assert len(muon) == (optimizer == "muon")
     assert all(group["betas"] == recipe.betas for group in adamw.param_groups)
     *decaying, others = adamw.param_groups
-    decaying += [group for each in muon for group in each.param_groups]
+    decaying += [group for m in muon for group in m.param_groups]
     assert {group["weight_decay"] for group in decaying} == {0.25}
     assert others["weight_decay"] == 0.0
     rest = {name for name, _ in model.named_parameters()} - {*MATRICES, *TABLES}
@@ -94,7 +94,7 @@ def test_rates_follow_the_schedule(make_model):
     optimizers = make_optimizers(make_model(), recipe)
     for step, factor in enumerate([0.5, 1.0, 2 / 3, 1 / 3]):
         assert set_rates(optimizers, recipe, step) == pytest.approx(factor)
-        rates = [g["lr"] for each in optimizers for g in each.param_groups]
+        rates = [g["lr"] for optimizer in optimizers for g in optimizer.param_groups]
         assert rates == pytest.approx([2.0 * factor, 0.5 * factor, 0.25 * factor])
 
 
@@ -108,9 +108,9 @@ def test_a_long_gradient_is_shortened_and_a_short_one_is_not():
         length = clip_gradients([*parameters, idle], longest)
         return length.item(), torch.cat([p.grad.flatten() for p in parameters]).tolist()
 
-    whole = [3.0, 0.0, 0.0, -4.0, 12.0]
-    assert clipped(0.0) == (13.0, whole)
-    assert clipped(26.0) == (13.0, whole)
+    unclipped = [3.0, 0.0, 0.0, -4.0, 12.0]
+    assert clipped(0.0) == (13.0, unclipped)
+    assert clipped(26.0) == (13.0, unclipped)
     length, shorter = clipped(6.5)
     assert length == 13.0
     assert shorter == pytest.approx([1.5, 0.0, 0.0, -2.0, 6.0], rel=1e-5)
@@ -135,16 +135,16 @@ def test_new_optimizers_go_on_where_others_were(optimizer, make_model):
     optimizers = make_optimizers(model, recipe)
     steps_of(model, optimizers, [1, 2])
     kept = copy.deepcopy(optimizer_tensors(model, optimizers))
-    other = copy.deepcopy(model)
-    others = make_optimizers(other, recipe)
-    given = copy.deepcopy(kept)
-    restore_optimizers(other, others, given)
-    for one, its in ((model, optimizers), (other, others)):
+    twin = copy.deepcopy(model)
+    new_optimizers = make_optimizers(twin, recipe)
+    tensors = copy.deepcopy(kept)
+    restore_optimizers(twin, new_optimizers, tensors)
+    for one, its in ((model, optimizers), (twin, new_optimizers)):
         steps_of(one, its, [3, 4])
     exact = {"rtol": 0, "atol": 0}
-    torch.testing.assert_close(other.state_dict(), model.state_dict(), **exact)
+    torch.testing.assert_close(twin.state_dict(), model.state_dict(), **exact)
     # What was given was copied, not taken.
-    torch.testing.assert_close(given, kept, **exact)
+    torch.testing.assert_close(tensors, kept, **exact)
 
 
 @pytest.fixture

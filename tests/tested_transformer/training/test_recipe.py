@@ -38,9 +38,9 @@ OF_ANOTHER_TYPE = {
 def test_what_makes_no_recipe_is_named():
     refused: list[tuple[dict[str, Any], str]] = [
         *(
-            ({name: value}, f"{name}={value!r} {wanted}")
+            ({name: value}, f"{name}={value!r} {requirement}")
             for table in (OUT_OF_RANGE, OF_ANOTHER_TYPE)
-            for wanted, values in table.items()
+            for requirement, values in table.items()
             for name, value in values.items()
         ),
         ({"betas": (1.0, 0.9)}, "betas[0]=1.0 must be at least 0 and less than 1"),
@@ -58,7 +58,7 @@ def test_what_makes_no_recipe_is_named():
         ),
     ]
     for changes, message in refused:
-        of_type = any(message.endswith(wanted) for wanted in OF_ANOTHER_TYPE)
+        of_type = any(message.endswith(requirement) for requirement in OF_ANOTHER_TYPE)
         error = TypeError if of_type else ValueError
         with pytest.raises(error, match=f"^{re.escape(message)}$"):
             Recipe(**changes)

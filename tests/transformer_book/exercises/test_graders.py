@@ -31,7 +31,7 @@ def answers(chapter: str) -> ModuleType:
     return module
 
 
-def said_by(grade: Grade, answer: object, seed: int = 0) -> str:
+def remark_on(grade: Grade, answer: object, seed: int = 0) -> str:
     """Return what a grader says of an answer."""
     torch.manual_seed(seed)
     try:
@@ -51,10 +51,10 @@ def test_the_graders_of_a_chapter_tell_right_from_wrong(chapter: str) -> None:
     for grade, wrong in known.WRONG.items():
         assert getattr(transformer_book, grade.__name__) is grade
         assert len(wrong) >= 3
-        remarks = {words: said_by(grade, answer) for words, answer in wrong.items()}
+        remarks = {words: remark_on(grade, answer) for words, answer in wrong.items()}
         assert {w: remark for w, remark in remarks.items() if w not in remark} == {}
         for seed in range(10):  # whatever the grader draws
-            assert said_by(grade, known.RIGHT[grade], seed) == "right"
+            assert remark_on(grade, known.RIGHT[grade], seed) == "right"
 
 
 def test_an_unknown_grader() -> None:

@@ -74,8 +74,8 @@ def check_against_whole_passes(reader, model: GPT, lengths: tuple[int, ...]) -> 
     got = read_on(reader, contexts, steps)
     model.eval()
     for row, context in enumerate(contexts):
-        whole = torch.tensor([context + steps[row].tolist()])
-        alone = model(whole)[0, len(context) - 1 :]
+        tokens = torch.tensor([context + steps[row].tolist()])
+        alone = model(tokens)[0, len(context) - 1 :]
         torch.testing.assert_close(got[row], alone, rtol=1e-4, atol=1e-4)
 
 
@@ -123,10 +123,10 @@ def test_other_types_of_numbers():
         (torch.float64, "sinusoidal", {}),
     ):
         model = make(positions=positions, norm="rms", qk_norm=True).to(dtype)
-        decoder, wanted = Decoder(model), read_on(WholeReader(model), contexts, steps)
+        decoder, expected = Decoder(model), read_on(WholeReader(model), contexts, steps)
         got = read_on(decoder, contexts, steps)
         assert got.dtype == dtype
-        torch.testing.assert_close(got, wanted, **digits)
+        torch.testing.assert_close(got, expected, **digits)
         with torch.autocast("cpu", torch.bfloat16):  # which changes nothing
             assert torch.equal(read_on(decoder, contexts, steps), got)
             assert torch.is_autocast_enabled("cpu")
@@ -186,8 +186,8 @@ def test_it_reads_without_dropout_and_leaves_the_model_as_it_was():
     training = [module.training for module in model.modules()]
     contexts = some_tokens(7)
     for make_reader in (Decoder, CachedReader, WholeReader):
-        one, other = (make_reader(model).read(contexts) for _ in range(2))
-        assert torch.equal(one, other)
+        first, second = (make_reader(model).read(contexts) for _ in range(2))
+        assert torch.equal(first, second)
         assert [module.training for module in model.modules()] == training
 
 

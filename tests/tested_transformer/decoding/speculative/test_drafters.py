@@ -135,14 +135,14 @@ def test_n_grams_are_looked_up_as_transformers_does():
 
 
 def test_a_drafter_for_another_model_is_refused(make):
-    other = "the drafter's heads are on another model: pass its gpt"
+    foreign_heads = "the drafter's heads are on another model: pass its gpt"
     has = "the drafter's model has"
     for drafter, message in (
         (NgramDrafter(V + 1), "the drafter has vocab_size=12; it must be that of "),
         (ModelDrafter(make(vocab_size=V + 1)), f"{has} vocab_size=12; it"),
         (ModelDrafter(make(max_seq_len=23)), f"{has} max_seq_len=23; it "),
-        (DRAFTERS["heads"](make(), None), other),
-        (DRAFTERS["chained heads"](make(), None), other),
+        (DRAFTERS["heads"](make(), None), foreign_heads),
+        (DRAFTERS["chained heads"](make(), None), foreign_heads),
     ):
         with pytest.raises(ValueError, match=f"^{message}"):
             speculate(make(), [1], drafter, max_new_tokens=2)

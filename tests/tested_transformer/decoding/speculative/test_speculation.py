@@ -49,13 +49,13 @@ def test_acceptance_counts_verified_drafts_alone(make):
 def test_steps_come_one_by_one(make):
     model, how = make(), {"max_new_tokens": 11, "num_drafted": 3}
     drafter = ModelDrafter(make(1))
-    whole = speculate(model, [1, 0], drafter, rng=RandomSource(4), **how)
+    full = speculate(model, [1, 0], drafter, rng=RandomSource(4), **how)
     steps = stream_speculation(model, [1, 0], drafter, rng=RandomSource(4), **how)
     first = next(steps)
-    assert first.tokens == whole.tokens[: whole.accepted[0] + 1]
+    assert first.tokens == full.tokens[: full.accepted[0] + 1]
     rest = [*steps]
-    assert [t for step in (first, *rest) for t in step.tokens] == whole.tokens
-    assert [step.num_drafted for step in (first, *rest)] == whole.drafted
+    assert [t for step in (first, *rest) for t in step.tokens] == full.tokens
+    assert [step.num_drafted for step in (first, *rest)] == full.drafted
 
 
 def test_arguments_that_do_not_fit_are_refused_at_once(make, as_a_caller):

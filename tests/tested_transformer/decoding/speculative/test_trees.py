@@ -71,15 +71,17 @@ def test_the_cache_keeps_the_path_alone(kind, node, make):
         expected = model(torch.tensor([text]), cache=plain)[0, -1:]
     torch.testing.assert_close(logits, expected)
     assert reader.cache.length == len(text)
-    for layer, other in zip(reader.cache.layers, plain.layers, strict=True):
+    for layer, plain_layer in zip(reader.cache.layers, plain.layers, strict=True):
         for name in ("keys", "values"):
-            ours, theirs = (getattr(x, name)[:, :, : len(text)] for x in (layer, other))
+            ours, theirs = (
+                getattr(x, name)[:, :, : len(text)] for x in (layer, plain_layer)
+            )
             torch.testing.assert_close(ours, theirs)
     # And any other text is read as from its start.
-    for other in ([*TEXT, 6, 6], TEXT[:2], [8, *text]):
+    for other_text in ([*TEXT, 6, 6], TEXT[:2], [8, *text]):
         with torch.no_grad():
-            expected = model(torch.tensor([other]))[0, -1:]
-        torch.testing.assert_close(reader.read_draft(other, [], []), expected)
+            expected = model(torch.tensor([other_text]))[0, -1:]
+        torch.testing.assert_close(reader.read_draft(other_text, [], []), expected)
 
 
 def test_a_tree_grows_as_far_as_there_is_room_and_saves_passes(make):

@@ -30,13 +30,13 @@ def flat(model, tokens, n):
 
 
 def reader(weights, query, key):
-    found = torch.stack([layer[0, :, query, key] for layer in weights])
-    return divmod(int(found.argmax()), found.shape[1])
+    per_head = torch.stack([layer[0, :, query, key] for layer in weights])
+    return divmod(int(per_head.argmax()), per_head.shape[1])
 
 
 def any_key(weights, query, key):
-    found = torch.stack([layer[0, :, query].amax(dim=-1) for layer in weights])
-    return divmod(int(found.argmax()), found.shape[1])
+    per_head = torch.stack([layer[0, :, query].amax(dim=-1) for layer in weights])
+    return divmod(int(per_head.argmax()), per_head.shape[1])
 
 
 RIGHT = {grade_go_on: go_on, grade_reader: reader}

@@ -7,30 +7,30 @@ from transformer_book import grade_shift, grade_writing
 
 def shift(sentences, bos, eos, pad):
     longest = max(len(sentence) for sentence in sentences) + 2
-    whole = torch.full((len(sentences), longest), pad)
-    for row, sentence in zip(whole, sentences, strict=True):
+    padded = torch.full((len(sentences), longest), pad)
+    for row, sentence in zip(padded, sentences, strict=True):
         row[: len(sentence) + 2] = torch.tensor([bos, *sentence, eos])
-    return whole[:, :-1], whole[:, 1:]
+    return padded[:, :-1], padded[:, 1:]
 
 
 def without_end(sentences, bos, eos, pad):
-    given, wanted = shift(sentences, bos, eos, pad)
-    return given, wanted.masked_fill(wanted == eos, pad)
+    inputs, targets = shift(sentences, bos, eos, pad)
+    return inputs, targets.masked_fill(targets == eos, pad)
 
 
 def same(*args, **tokens):
-    _, wanted = shift(*args, **tokens)
-    return wanted, wanted
+    _, targets = shift(*args, **tokens)
+    return targets, targets
 
 
 def backward(*args, **tokens):
-    reads, wanted = shift(*args, **tokens)
-    return wanted, reads
+    inputs, targets = shift(*args, **tokens)
+    return targets, inputs
 
 
 def one_longer(*args, **tokens):
-    reads, wanted = shift(*args, **tokens)
-    return torch.cat([reads, reads[:, -1:]], dim=1), wanted
+    inputs, targets = shift(*args, **tokens)
+    return torch.cat([inputs, inputs[:, -1:]], dim=1), targets
 
 
 def writing(
@@ -49,9 +49,9 @@ def writing(
         target = torch.full((len(source), 1), bos)
         for _ in range(longest + more):
             context = model.encode(source, mask=mask) if again else context
-            given = target[:, -1:] if newest_only else target
+            inputs = target[:, -1:] if newest_only else target
             seen = mask if across else None
-            logits = model.decode(given, context, context_mask=seen)
+            logits = model.decode(inputs, context, context_mask=seen)
             target = torch.cat([target, logits[:, row, None].argmax(dim=-1)], dim=1)
             if until((target == eos).any(dim=1)):
                 break

@@ -29,7 +29,7 @@ def joined(output_a, log_a, output_b, log_b):
 
 
 def four_axes(q, k, v, **how):
-    q, k, v = (each[None, None] for each in (q, k, v))
+    q, k, v = (tensor[None, None] for tensor in (q, k, v))
     return F.scaled_dot_product_attention(q, k, v, **how)
 
 

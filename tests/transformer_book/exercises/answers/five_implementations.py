@@ -27,8 +27,8 @@ def checked(packed, num_heads):
     names = ("q_proj", "k_proj", "v_proj", "o_proj")
     weights = {f"{name}.bias": torch.zeros(20) for name in names}
     weights |= {
-        f"{name}.weight": each
-        for name, each in zip(names, (*parts, torch.zeros(20, 20)), strict=True)
+        f"{name}.weight": weight
+        for name, weight in zip(names, (*parts, torch.zeros(20, 20)), strict=True)
     }
     again = flax_dense.convert(weights, num_heads)["qkv_proj.kernel"].T
     assert torch.equal(again, packed)
@@ -72,7 +72,7 @@ WRONG = {
         "wanted, not 4": queries_first,
         "not 1": lambda packed, heads: [packed],
         "not where it belongs": lambda packed, heads: [
-            each.flip(0) for each in unpack(packed, heads)
+            part.flip(0) for part in unpack(packed, heads)
         ],
     },
     grade_unpack_groups: {
@@ -84,7 +84,7 @@ WRONG = {
             [20, 20, 10]
         ),
         "a key is not": lambda *packed: [
-            each.flip(0) if len(each) < 30 else each for each in unpack_groups(*packed)
+            part.flip(0) if len(part) < 30 else part for part in unpack_groups(*packed)
         ],
     },
     grade_softmax_backward: {

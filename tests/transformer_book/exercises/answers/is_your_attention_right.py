@@ -39,9 +39,9 @@ def drops(layer, x):
     mode = layer.training
     layer.eval()
     first = layer(x)
-    found = any(not torch.equal(layer(x), first) for _ in range(50))
+    differs = any(not torch.equal(layer(x), first) for _ in range(50))
     layer.train(mode)
-    return found
+    return differs
 
 
 def same_seed(layer, x):
@@ -63,9 +63,9 @@ def once(layer, x):
 
 
 def always_back_to_training(layer, x):
-    found = drops(layer.eval(), x)
+    differs = drops(layer.eval(), x)
     layer.train()
-    return found
+    return differs
 
 
 def stays(layer, x):

@@ -12,7 +12,7 @@ def pack(*weights):
 
 def head_by_head(*weights):
     """As some checkpoints have it: queries, keys and values of head 0, of head 1."""
-    heads = [each.unflatten(0, (2, -1)) for each in weights]
+    heads = [weight.unflatten(0, (2, -1)) for weight in weights]
     return torch.stack(heads, dim=1).flatten(0, 2)
 
 

@@ -21,8 +21,8 @@ def as_exhibited(name):
         steps = EXHIBITS[name].steps
         masks = steps.allow(LAYER, *attn_mask.shape), steps.hide(~key_padding_mask)
         allowed = torch.ones((), dtype=torch.bool)
-        for each in masks:
-            allowed = allowed if each is None else allowed & each
+        for mask in masks:
+            allowed = allowed if mask is None else allowed & mask
         return allowed
 
     return answer

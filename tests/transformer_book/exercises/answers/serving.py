@@ -3,23 +3,23 @@
 from transformer_book import grade_count_steps, grade_tokens_to_read
 
 
-def count_steps(wanted, num_slots, static):
+def count_steps(lengths, num_slots, static):
     if static:
-        batches = range(0, len(wanted), num_slots)
-        return sum(max(wanted[at : at + num_slots]) for at in batches)
+        batches = range(0, len(lengths), num_slots)
+        return sum(max(lengths[at : at + num_slots]) for at in batches)
     free = [0] * num_slots
-    for each in wanted:
-        free[free.index(min(free))] += each
+    for length in lengths:
+        free[free.index(min(free))] += length
     return max(free)
 
 
 def always(static):
-    return lambda wanted, num_slots, _: count_steps(wanted, num_slots, static)
+    return lambda lengths, num_slots, _: count_steps(lengths, num_slots, static)
 
 
-def emptying(wanted, num_slots, static):
-    steps = count_steps(wanted, num_slots, static)
-    wanted.clear()
+def emptying(lengths, num_slots, static):
+    steps = count_steps(lengths, num_slots, static)
+    lengths.clear()
     return steps
 
 
@@ -59,8 +59,10 @@ WRONG = {
     grade_count_steps: {
         "2 slots, static: it says 21": always(False),
         "2 slots, continuous: it says": always(True),
-        "static: it says 17": lambda wanted, slots, _: -(-sum(wanted) // slots),
-        "static: it says 20": lambda wanted, *rest: count_steps(sorted(wanted), *rest),
+        "static: it says 17": lambda lengths, slots, _: -(-sum(lengths) // slots),
+        "static: it says 20": lambda lengths, *rest: count_steps(
+            sorted(lengths), *rest
+        ),
         "it changes the list that it was given": emptying,
     },
     grade_tokens_to_read: {

@@ -51,8 +51,8 @@ def by_split(split, merge):
 
 def of_one_sequence(split, merge):
     x = torch.randn(1, 5, 21)
-    wanted: Tensor = torch.stack(x.split(7, dim=-1), dim=1)
-    return torch.equal(split(x, 3), wanted) and torch.equal(merge(wanted), x)
+    expected: Tensor = torch.stack(x.split(7, dim=-1), dim=1)
+    return torch.equal(split(x, 3), expected) and torch.equal(merge(expected), x)
 
 
 RIGHT = {grade_sees_ahead: sees_ahead, grade_accepts: accepts}

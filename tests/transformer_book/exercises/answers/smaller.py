@@ -29,21 +29,21 @@ def without_rotary(layers, heads, latent, rotary, tokens):
 
 def pages_in_use(prompt, answers, size):
     full = prompt // size
-    return full + sum(-(-(prompt + each) // size) - full for each in answers)
+    return full + sum(-(-(prompt + answer) // size) - full for answer in answers)
 
 
 def pages_of_all(prompt, answers, size):
-    return sum(-(-(prompt + each) // size) for each in answers)
+    return sum(-(-(prompt + answer) // size) for answer in answers)
 
 
 def pages_written_by_all(prompt, answers, size):
     begun = -(-prompt // size)
-    return begun + sum(-(-(prompt + each) // size) - begun for each in answers)
+    return begun + sum(-(-(prompt + answer) // size) - begun for answer in answers)
 
 
 def pages_rounded_down(prompt, answers, size):
     full = prompt // size
-    return full + sum((prompt + each) // size - full for each in answers)
+    return full + sum((prompt + answer) // size - full for answer in answers)
 
 
 RIGHT = {

@@ -35,7 +35,7 @@ def one_more(config, memory):
 
 
 def qwen3_config(settings, **changes):
-    found = {
+    fields = {
         "vocab_size": settings["vocab_size"],
         "max_seq_len": settings["max_position_embeddings"],
         "d_model": settings["hidden_size"],
@@ -53,7 +53,7 @@ def qwen3_config(settings, **changes):
         "bias": False,
         "tie_head": settings["tie_word_embeddings"],
     }
-    return GPTConfig(**found | changes)
+    return GPTConfig(**fields | changes)
 
 
 RIGHT = {grade_longest_text: longest_text, grade_qwen3_config: qwen3_config}

@@ -24,11 +24,11 @@ def with_a_jump(step, steps, warmup):
 
 
 def peeks(model, tokens):
-    whole = model(tokens)
+    logits = model(tokens)
     for t in range(1, tokens.shape[1]):
         changed = tokens.clone()
         changed[:, t] = (changed[:, t] + 1) % 11
-        if not torch.allclose(model(changed)[:, :t], whole[:, :t], atol=1e-9):
+        if not torch.allclose(model(changed)[:, :t], logits[:, :t], atol=1e-9):
             return True
     return False
 

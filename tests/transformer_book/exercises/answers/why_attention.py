@@ -7,8 +7,8 @@ from transformer_book import grade_pair_table, grade_recent
 
 def pair_table(tokens, vocab_size, *, first=1.0, dim=-1):
     counts = torch.full((vocab_size, vocab_size), first)
-    for one, other in zip(tokens[:-1].tolist(), tokens[1:].tolist(), strict=True):
-        counts[one, other] += 1
+    for token, following in zip(tokens[:-1].tolist(), tokens[1:].tolist(), strict=True):
+        counts[token, following] += 1
     return counts / counts.sum(dim=dim, keepdim=True)
 
 
