@@ -64,12 +64,16 @@ def _forms(exhibit: Exhibit, own: Steps) -> list[dict[str, Any]]:
     """Return the steps that a bug replaces, in the forms that it comes in.
 
     First plain. With a finite fill a query that may attend to nothing gets even
-    weights, which is the second form. A lost mask may be that of padding, too.
+    weights, which is the second form. A lost mask may be that of padding, too, and
+    heads that are split without the transpose may be merged without it, too.
     """
     plain = {exhibit.step: exhibit.function}
     forms = [plain, {**plain, "weigh": _Even(plain.get("weigh", own.weigh))}]
     if exhibit.step == "weigh":
         forms.append({**plain, "weigh": _filled(exhibit.function)})
+    if exhibit.step == "split":
+        merge = KNOWN["merge-without-transpose"].function
+        forms.append({**plain, "merge": merge})
     if exhibit.whole:
         forms.append({**plain, "hide": _hide_nothing})
     return forms

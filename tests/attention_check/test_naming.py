@@ -1,5 +1,7 @@
 """Each known bug is caught, and named, in layers of several kinds."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tests.attention_check.layers import Plain, Stepped, call, pieces, plain_reference
@@ -50,6 +52,16 @@ def test_a_bug_of_positions_sharing_batch_or_cache_is_named() -> None:
             layer, call=call, like=layer.right, pieces=pieces, lengths=(7,)
         )
         assert report.names == (name,), str(report)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_heads_split_and_merged_without_the_transpose_are_named(kind: str) -> None:
+    """The usual pair of mistakes: each undoes the shape of the other."""
+    split, merge = (KNOWN[f"{step}-without-transpose"] for step in ("split", "merge"))
+    layer = Stepped(split, kind)
+    layer.own.steps = replace(split.steps, merge=merge.function)
+    report = check_attention(layer, call=call, like=layer.right, lengths=(7,))
+    assert report.names == (split.name,), str(report)
 
 
 @pytest.mark.parametrize("kind", KINDS)
