@@ -59,7 +59,7 @@ def format_diagram(
 
 
 def _typeset(leaf: re.Match[str]) -> str:
-    """Set short symbols as in formulas: W^Q, d_k, H_kv with small letters, -inf as −∞."""
+    """Set symbols as in formulas: W^Q, d_k, H_kv with small letters, -inf as −∞."""
     text = _INFINITY.sub("−∞", leaf["text"])
     return leaf["start"] + _SYMBOL.sub(_small, text) + "</tspan>"
 
