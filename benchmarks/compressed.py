@@ -92,8 +92,8 @@ def without_gates(model: Recall) -> None:
 
 def with_new_indexers(model: Recall, seed: int) -> Recall:
     """Return a copy of a model whose indexers know nothing."""
-    model, other = copy.deepcopy(model), recalling(CHOSEN, seed)
-    for layer, drawn in zip(model.layers, other.layers, strict=True):
+    model, untrained = copy.deepcopy(model), recalling(CHOSEN, seed)
+    for layer, drawn in zip(model.layers, untrained.layers, strict=True):
         layer.indexer = drawn.indexer
     return model
 
@@ -101,7 +101,9 @@ def with_new_indexers(model: Recall, seed: int) -> Recall:
 def train(model: Recall, seed: int, steps: int) -> None:
     """Train a model to recall, and its indexers, if it has any."""
     generator = seeded(seed)
-    indexers = [each for each in model.modules() if isinstance(each, EntryIndexer)]
+    indexers = [
+        module for module in model.modules() if isinstance(module, EntryIndexer)
+    ]
 
     def loss_at(step: int) -> Tensor:
         pairs = TRAINED[step % len(TRAINED)]
@@ -110,7 +112,7 @@ def train(model: Recall, seed: int, steps: int) -> None:
         loss = F.cross_entropy(logits.flatten(0, 1), answers.flatten())
         if not indexers:
             return loss
-        return loss + torch.stack([each.index_loss for each in indexers]).mean()
+        return loss + torch.stack([indexer.index_loss for indexer in indexers]).mean()
 
     fit(model.train(), loss_at, Descent(steps, 5e-3, 30, 1.0, betas=(0.9, 0.98)))
     model.eval()
@@ -125,7 +127,7 @@ def measure(run: Run) -> Results:
         shares = right.setdefault(way, {str(pairs): [] for pairs in ASKED})
         for pairs in ASKED:
             shares[str(pairs)].append(share_right(model, tests, pairs, seeded(0)))
-        print(way, {pairs: found[-1] for pairs, found in shares.items()}, flush=True)
+        print(way, {pairs: row[-1] for pairs, row in shares.items()}, flush=True)
 
     for seed in seeds:
         for way, settings in WAYS.items():
@@ -165,16 +167,16 @@ def _numbers(way: str) -> int:
 def _cost(run: Run) -> dict[str, Any]:
     """Count and time a query after many tokens, and all queries of a text."""
     lengths = (1024,) if run.quick else (1024, 4096, 16384, 65536)
-    whole = (256,) if run.quick else (1024, 4096)
+    text_lengths = (256,) if run.quick else (1024, 4096)
     rounds = 2 if run.quick else 25
     size = {"heads": HEADS, "width": WIDTH, "window": WINDOW, "chosen": READ}
     size |= {"index heads": INDEX_HEADS, "index width": INDEX_WIDTH}
     results: dict[str, Any] = {"size": size, "one query": {}, "a whole text": {}}
-    for kind, each, times in (
+    for kind, context_lengths, times in (
         ("one query", lengths, rounds),
-        ("a whole text", whole, max(2, rounds // 8)),
+        ("a whole text", text_lengths, max(2, rounds // 8)),
     ):
-        for length in each:
+        for length in context_lengths:
             num_queries = 1 if kind == "one query" else length
             row = _timed(num_queries, length, times)
             if kind == "one query":
@@ -254,5 +256,7 @@ def _timed(num_queries: int, length: int, rounds: int) -> dict[str, dict[str, fl
         scoring = 0 if most is None else INDEX_HEADS * (INDEX_WIDTH + 1) * count
         products[name] = 2 * HEADS * WIDTH * (min(WINDOW, length) + read) + scoring
     taken = in_turns(calls, rounds=rounds, clock=time.process_time)
-    milliseconds = {name: round(1000 * each.median, 3) for name, each in taken.items()}
+    milliseconds = {
+        name: round(1000 * times.median, 3) for name, times in taken.items()
+    }
     return {"products": products, "ms": milliseconds}

@@ -99,10 +99,10 @@ def continued(
         context: How many tokens the model can read.
     """
     tokens = list(prompt)
-    wanted = len(prompt) + count
-    while len(tokens) < wanted:
+    length = len(prompt) + count
+    while len(tokens) < length:
         keep = tokens[:] if len(tokens) < context else tokens[-(context // 2) :]
-        count = min(context - len(keep), wanted - len(tokens))
+        count = min(context - len(keep), length - len(tokens))
         tokens += generate(keep, count)
     return tokens[len(prompt) :]
 

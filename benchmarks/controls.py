@@ -50,8 +50,8 @@ def _one_matrix(block: DecoderBlock) -> None:
     block.attention.k_proj = block.attention.q_proj
 
 
-def _both(one: str, other: str) -> Part:
-    return combined(PARTS[one], PARTS[other])
+def _both(first: str, second: str) -> Part:
+    return combined(PARTS[first], PARTS[second])
 
 
 _WIDE = Part({"num_heads": 1, "head_dim": 256})

@@ -102,9 +102,9 @@ def draw_lines(
     listed = FEW if few else length
     animals = torch.randint(ANIMALS, (batch, listed), generator=generator)
     names = torch.randint(NAMES, (batch, length - listed), generator=generator)
-    asked = torch.randint(listed, (batch, QUESTIONS), generator=generator)
-    answers = animals.gather(1, asked)
-    questions = torch.stack([asked + ANIMALS + NAMES, answers], dim=-1).flatten(1)
+    indices = torch.randint(listed, (batch, QUESTIONS), generator=generator)
+    answers = animals.gather(1, indices)
+    questions = torch.stack([indices + ANIMALS + NAMES, answers], dim=-1).flatten(1)
     return torch.cat([animals, names + ANIMALS, questions], dim=1), answers
 
 
@@ -137,13 +137,13 @@ def _pairs_right(length: int, batches: int) -> float:
     for _ in range(batches):
         tokens, _ = draw_lines(32, length, generator)
         pairs = zip(tokens[:, :-1].flatten(), tokens[:, 1:].flatten(), strict=True)
-        counts.update((one.item(), other.item()) for one, other in pairs)
+        counts.update((word.item(), next_word.item()) for word, next_word in pairs)
     best = {}
-    for (one, other), _ in counts.most_common():
-        best.setdefault(one, other)
+    for (word, next_word), _ in counts.most_common():
+        best.setdefault(word, next_word)
     tokens, answers = draw_lines(1024, length, seeded(10**6))
-    asked = tokens[:, length::2]
-    guesses = torch.tensor([[best.get(one.item(), 0) for one in row] for row in asked])
+    cues = tokens[:, length::2]
+    guesses = torch.tensor([[best.get(one.item(), 0) for one in row] for row in cues])
     return round((guesses == answers).float().mean().item(), 3)
 
 
@@ -162,7 +162,7 @@ def _gru_on_stories(steps: int, seeds: tuple[int, ...]) -> dict[str, object]:
             fit_to_text(model, tokens, descent, batch=16, length=64, seed=seed)
             losses.append(round(evaluate(model, held_out[:16384], seq_len=64), 4))
             number.append(round(number_right(model, words, stories), 4))
-        size = sum(each.numel() for each in model.parameters())
+        size = sum(parameter.numel() for parameter in model.parameters())
         rows[str(rate)] = {"loss": losses, "number": number, "parameters": size}
         print("stories", rate, rows[str(rate)], flush=True)
     return rows
@@ -175,11 +175,11 @@ def measure(run: Run) -> Results:
     sweep: dict[str, dict[str, float]] = {}
     rates: dict[str, float] = {}
     for kind in KINDS:
-        found = {}
+        shares = {}
         for rate in RATES:
-            found[rate] = _right(_train(kind, 8, 0, descend(steps, rate))[0], 8)
-        rates[kind] = max(found, key=lambda rate: found[rate])
-        sweep[kind] = {str(rate): share for rate, share in found.items()}
+            shares[rate] = _right(_train(kind, 8, 0, descend(steps, rate))[0], 8)
+        rates[kind] = max(shares, key=lambda rate: shares[rate])
+        sweep[kind] = {str(rate): share for rate, share in shares.items()}
         print(kind, sweep[kind], flush=True)
 
     right: dict[str, dict[str, list[float]]] = {kind: {} for kind in KINDS}
@@ -190,7 +190,7 @@ def measure(run: Run) -> Results:
             descent = descend(steps, rates[kind])
             runs = [_train(kind, length, seed, descent) for seed in seeds]
             right[kind][str(length)] = [_right(model, length) for model, _ in runs]
-            seconds[kind][str(length)] = [round(each, 2) for _, each in runs]
+            seconds[kind][str(length)] = [round(cpu_time, 2) for _, cpu_time in runs]
             print(length, kind, right[kind][str(length)], flush=True)
         for kind, row in few.items():
             descent = descend(steps, rates[kind])
@@ -216,7 +216,7 @@ def measure(run: Run) -> Results:
             ]
             print(length, name, longer[name][str(length)], flush=True)
     parameters = {
-        kind: sum(each.numel() for each in make(kind, 0).parameters()) for kind in KINDS
+        kind: sum(p.numel() for p in make(kind, 0).parameters()) for kind in KINDS
     }
     return {
         "seeds": [*seeds],
@@ -224,7 +224,9 @@ def measure(run: Run) -> Results:
         "parameters": parameters,
         "sweep": sweep,
         "rates": rates,
-        "pairs": {str(each): _pairs_right(each, steps // 5 + 1) for each in LENGTHS},
+        "pairs": {
+            str(length): _pairs_right(length, steps // 5 + 1) for length in LENGTHS
+        },
         "right": right,
         "first four": few,
         **longer,

@@ -109,7 +109,7 @@ def _trees(
         name: train_draft(gpt, tokens, steps=steps, seed=seed)
         for name, steps in zip(("weak", "good"), setting.steps, strict=True)
     }
-    found: dict[str, dict[str, float]] = {}
+    results: dict[str, dict[str, float]] = {}
     for shape in SHAPES:
         ways = {
             name: (TreeDrafter(model, shape), softmax) for name, model in small.items()
@@ -120,13 +120,13 @@ def _trees(
             "greedy": (TreeDrafter(good, shape, likeliest=True), GREEDY),
             "greedy, certain": (TreeDrafter(good, shape, probabilities=GREEDY), GREEDY),
         }
-        found[" ".join(map(str, shape))] = {
+        results[" ".join(map(str, shape))] = {
             name: _tokens_per_pass(
                 _continued(gpt, drafter, starts, setting, probabilities)
             )
             for name, (drafter, probabilities) in ways.items()
         }
-    return found
+    return results
 
 
 def _heads(
@@ -147,17 +147,17 @@ def _heads(
         "chain, blind": (blind, ChainDrafter(blind)),
         "chain, one head": (shared, ChainDrafter(shared)),
     }
-    found: dict[str, dict] = {}
+    results: dict[str, dict] = {}
     for name, (model, drafter) in drafters.items():
         losses = train_heads(model, tokens, steps=setting.head_steps, seed=seed)
         written = _continued(gpt, drafter, starts, setting)
-        found[name] = {
+        results[name] = {
             "parameters": sum(p.numel() for p in model.further.parameters()),
             "losses": losses,
             "tokens per pass": _tokens_per_pass(written),
             "stayed": [_stayed(written, ahead) for ahead in range(1, NUM_TOKENS)],
         }
-    return found
+    return results
 
 
 def train_heads(

@@ -59,17 +59,17 @@ def measure(run: Run) -> Results:
     rows: dict[str, dict[str, Any]] = {name: {} for name in FAMILIES}
     for times, name in itertools.product(RATES, FAMILIES):
         recipe = rates(times) | ({"steps": 2} if run.quick else {})
-        found: dict[str, list[float]] = {"loss": [], "number": [], "sentences": []}
+        scores: dict[str, list[float]] = {"loss": [], "number": [], "sentences": []}
         for seed in seeds:
             part = Part(FAMILIES[name], recipe)
             model = train_part(part, seed, tokens, words.vocab_size)
             windows = 4 if run.quick else 256
             loss = honest_loss(model, held_out, num_windows=windows).prefix
-            found["loss"].append(round(loss, 4))
+            scores["loss"].append(round(loss, 4))
             right = number_right(model, words, stories)
-            found["number"].append(round(right, 4))
-            found["sentences"].append(round(sentences_right(model, words), 4))
+            scores["number"].append(round(right, 4))
+            scores["sentences"].append(round(sentences_right(model, words), 4))
             rows[name]["parameters"] = model.num_parameters()
-        rows[name][f"rate x {times:g}"] = found
-        print(name, times, found, flush=True)
+        rows[name][f"rate x {times:g}"] = scores
+        print(name, times, scores, flush=True)
     return {"seeds": [*seeds], "size": SIZE, "recipe": RECIPE, "rows": rows}

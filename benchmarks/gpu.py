@@ -383,8 +383,10 @@ def together(report: dict[str, dict]) -> dict:
     """Return results that combine parts; results with a missing part are left out."""
     combined: dict[str, object] = {}
 
-    def part(name: str, one: tuple[str, str], other: tuple[str, str]) -> None:
-        values = [report[part].get(key) for part, key in (one, other)]
+    def part(
+        name: str, numerator: tuple[str, str], denominator: tuple[str, str]
+    ) -> None:
+        values = [report[part].get(key) for part, key in (numerator, denominator)]
         if all(values):
             combined[name] = round(values[0] / values[1], 3)
 

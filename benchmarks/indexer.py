@@ -100,11 +100,11 @@ def reading(model: Recall, core: Softmax) -> Recall:
     model = copy.deepcopy(model)
     for index, layer in enumerate(model.layers):
         torch.manual_seed(index)
-        other = MultiHeadAttention(
+        attention = MultiHeadAttention(
             d_model=D_MODEL, num_heads=NUM_HEADS, bias=False, fused=False, core=core
         )
-        other.load_state_dict(layer.state_dict(), strict=False)
-        model.layers[index] = other
+        attention.load_state_dict(layer.state_dict(), strict=False)
+        model.layers[index] = attention
     return model.eval()
 
 
@@ -226,16 +226,16 @@ def _blocks(count: int) -> ChosenBlocks:
 def _cost(run: Run) -> dict[str, Any]:
     """Count and time what a query costs: one after many keys, or that of a text."""
     lengths = (512,) if run.quick else (1024, 4096, 16384, 65536)
-    whole = (64,) if run.quick else (1024, 4096)
+    text_lengths = (64,) if run.quick else (1024, 4096)
     rounds = 2 if run.quick else 25
     size = {"heads": HEADS, "width": WIDTH, "keys read": READ}
     size |= {"index heads": INDEX_HEADS, "index width": INDEX_WIDTH}
     results: dict[str, Any] = {"size": size, "one query": {}, "a whole text": {}}
-    for kind, each, times in (
+    for kind, context_lengths, times in (
         ("one query", lengths, rounds),
-        ("a whole text", whole, max(2, rounds // 8)),
+        ("a whole text", text_lengths, max(2, rounds // 8)),
     ):
-        for length in each:
+        for length in context_lengths:
             num_queries = 1 if kind == "one query" else length
             row = _timed(num_queries, length, times)
             results[kind][str(length)] = row

@@ -71,14 +71,14 @@ class _Counting(TorchDispatchMode):
         name = func._schema.name
         returns = func._schema.returns
         view = returns and all(
-            each.alias_info is not None and not each.alias_info.is_write
-            for each in returns
+            output.alias_info is not None and not output.alias_info.is_write
+            for output in returns
         )
         if not view and name not in ("aten::detach", "aten::_unsafe_view"):
             self.counts.operations += 1
             self.counts.waits += name in _WAITS
-            given = tree_leaves((args, kwargs, result))
-            self.counts.bytes += sum(x.nbytes for x in given if isinstance(x, Tensor))
+            leaves = tree_leaves((args, kwargs, result))
+            self.counts.bytes += sum(x.nbytes for x in leaves if isinstance(x, Tensor))
         return result
 
 

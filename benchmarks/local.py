@@ -19,7 +19,7 @@ _SIX: dict[str, Any] = {"num_layers": 6, "positions": "rotary"}
 
 def _in_turns(pattern: str, sizes: dict[str, Any], **more: Any) -> Part:
     """Return a part whose layers are local or global, such as ``"lllg"``."""
-    windows = tuple(_WINDOW if each == "l" else None for each in pattern)
+    windows = tuple(_WINDOW if letter == "l" else None for letter in pattern)
     return Part({**sizes, "windows": windows, **more})
 
 

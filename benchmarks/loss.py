@@ -43,10 +43,10 @@ def whole_loss(
     the tokens before it.
     """
     count = (len(tokens) - 1) // context
-    read, wanted = (
+    read, targets = (
         part[: count * context].view(-1, context) for part in (tokens[:-1], tokens[1:])
     )
-    pairs = [*zip(read.split(batch), wanted.split(batch), strict=True)]
+    pairs = [*zip(read.split(batch), targets.split(batch), strict=True)]
     if rest := (len(tokens) - 1) % context:
         pairs.append((tokens[-rest - 1 : -1][None], tokens[-rest:][None]))
     total = sum(

@@ -197,7 +197,7 @@ def head_means(model: GPT, tokenizer: Tokenizer) -> Tensor:
     _, _, windows = _new_stories(model, tokenizer)
     outputs = record_heads(model, windows).outputs
     return torch.stack(
-        [each.mean(dim=0).transpose(0, 1).flatten(1) for each in outputs]
+        [output.mean(dim=0).transpose(0, 1).flatten(1) for output in outputs]
     )
 
 
@@ -208,8 +208,8 @@ def grammar_scores(model: GPT, tokenizer: Tokenizer) -> dict[str, Any]:
     starts = [row * length for row in range(len(windows))]
     ends = tokenizer.encode(" ,.\n")
     if isinstance(tokenizer, WordTokenizer):
-        found = [*word_agreements(stories)]
-        subjects = word_subject_target(found, starts, length)
+        verbs = [*word_agreements(stories)]
+        subjects = word_subject_target(verbs, starts, length)
         names = word_name_target(stories, starts, length)
     else:
         subjects = subject_target([*agreements(stories)], starts, length)

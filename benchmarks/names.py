@@ -56,18 +56,18 @@ def _trained(
 ) -> dict[str, Any]:
     torch.manual_seed(recipe.seed)
     model = GPT(GPTConfig(vocab_size=words.vocab_size, **SIZE))
-    found: dict[str, Any] = {"training": [], "held_out": [], "names": []}
+    curves: dict[str, Any] = {"training": [], "held_out": [], "names": []}
     losses: list[float] = []
 
     def look(progress: Progress) -> None:
         losses.append(progress.loss)
         if progress.step % every == 0:
-            found["training"].append(round(sum(losses[-every:]) / every, 4))
-            found["held_out"].append(round(evaluate(model, held_out), 4))
-            found["names"].append(round(name_share(model, held_out, words), 4))
+            curves["training"].append(round(sum(losses[-every:]) / every, 4))
+            curves["held_out"].append(round(evaluate(model, held_out), 4))
+            curves["names"].append(round(name_share(model, held_out, words), 4))
 
     train(model, tokens, recipe, on_step=look)
-    return found
+    return curves
 
 
 @torch.no_grad()
@@ -89,6 +89,6 @@ def name_share(model: GPT, tokens: Tensor, words: WordTokenizer) -> float:
     # A story begins: Rika is a small wolf. Nilo is a big cat.
     two = rows[:, [1, 7]][:, None].expand(-1, length, -1)
     share = chances.gather(-1, two).sum(dim=-1) / chances[..., names].sum(dim=-1)
-    asked = torch.isin(rows[:, 1:], names)
-    asked[:, :7] = False
-    return share[asked].mean().item()
+    is_name = torch.isin(rows[:, 1:], names)
+    is_name[:, :7] = False
+    return share[is_name].mean().item()

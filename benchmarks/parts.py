@@ -211,20 +211,20 @@ def train_parts(run: Run, parts: Mapping[str, Part]) -> Results:
     for name, part in parts.items():
         if run.quick:
             part = replace(part, recipe={**part.recipe, "steps": 2})
-        row: dict[str, Any] = {each: [] for each in ("loss", *_MEASURED)}
+        row: dict[str, Any] = {key: [] for key in ("loss", *_MEASURED)}
         for seed in seeds:
             model = train_part(part, seed, tokens, words.vocab_size)
             windows = 4 if run.quick else 256
             honest = honest_loss(model, held_out, num_windows=windows)
-            found = {
+            scores = {
                 "loss": honest.prefix,
                 "one_pass": honest.full,
                 "number": number_right(model, words, stories),
                 "sentences": sentences_right(model, words),
             }
-            for key, value in found.items():
+            for key, value in scores.items():
                 row[key].append(round(value, 4))
-        row["parameters"] = sum(each.numel() for each in model.parameters())
+        row["parameters"] = sum(parameter.numel() for parameter in model.parameters())
         row["cache"] = model.new_cache().nbytes
         row["tells"] = tell(model, words)
         rows[name] = row

@@ -274,7 +274,7 @@ class _Runs:
         seconds: Callable[[Step], float] | None = None,
     ) -> list[dict[str, float]]:
         """Return the figures for each seed."""
-        found = list[dict[str, float]]()
+        results = list[dict[str, float]]()
         for seed in self.seeds:
             requests, arrivals = requests_of(traffic, count=self.count, seed=seed)
             rng = random.Random(seed)
@@ -284,8 +284,8 @@ class _Runs:
                 for request in requests
             }
             several = [Rehearsal(_MODEL, **policy) for _ in range(servers)]
-            for each in several:
-                each.answers = answers
+            for rehearsal in several:
+                rehearsal.answers = answers
             served = serve(
                 several[:1] if apart else several,
                 requests,
@@ -294,9 +294,9 @@ class _Runs:
                 decoder=several[1] if apart else None,
                 transfer=_bytes_of_a_token() / NETWORK,
             )
-            found.append(figures(served))
-        print(traffic, policy, servers, apart, found, flush=True)
-        return found
+            results.append(figures(served))
+        print(traffic, policy, servers, apart, results, flush=True)
+        return results
 
 
 def figures(served: Served) -> dict[str, float]:

@@ -93,9 +93,9 @@ def draw_questions(
         x[:, 0], asks[:, 0] = 0, False
         x[:, 0, 0] = 1
         count = (count - 1).clamp(min=1)
-    wanted = x.cumsum(dim=1) / count * asks[..., None]
-    wanted[..., :2] = 0
-    return x, wanted
+    targets = x.cumsum(dim=1) / count * asks[..., None]
+    targets[..., :2] = 0
+    return x, targets
 
 
 def measure(run: Run) -> Results:
@@ -133,12 +133,12 @@ def measure(run: Run) -> Results:
     longer = LONGER * text_steps
 
     def losses(kind: str, steps: int, times: float = 1) -> list[float]:
-        found = []
+        final_losses = []
         for seed in seeds:
             model = _train_gpt(kind, seed, steps, train, vocab_size, times)
-            found.append(_look_at_gpt(model, held_out)["loss"])
-        print("text", kind, steps, times, found, flush=True)
-        return found
+            final_losses.append(_look_at_gpt(model, held_out)["loss"])
+        print("text", kind, steps, times, final_losses, flush=True)
+        return final_losses
 
     later = {kind: losses(kind, longer) for kind in ("softmax", "gate")}
     rates = {
@@ -215,8 +215,8 @@ def _train_layer(
     generator = seeded(seed)
 
     def loss_at(step: int) -> Tensor:
-        x, wanted = draw_questions(64, generator, marked=marked)
-        return F.mse_loss(layer(x, causal=True), wanted)
+        x, targets = draw_questions(64, generator, marked=marked)
+        return F.mse_loss(layer(x, causal=True), targets)
 
     fit(layer, loss_at, Descent(steps, 1e-2))
     return layer
@@ -231,26 +231,26 @@ def _first_share(weights: Tensor) -> Tensor:
 @torch.no_grad()
 def _error(layer: nn.Module) -> float:
     """Return the error of a layer if no first token is marked."""
-    x, wanted = draw_questions(512, seeded(0), marked=False)
-    return round(_relative(layer(x, causal=True), wanted).item(), 4)
+    x, targets = draw_questions(512, seeded(0), marked=False)
+    return round(_relative(layer(x, causal=True), targets).item(), 4)
 
 
-def _relative(output: Tensor, wanted: Tensor) -> Tensor:
+def _relative(output: Tensor, targets: Tensor) -> Tensor:
     """Return the squared error, relative to that of a layer that is always silent."""
-    right = wanted[:, FROM:] - output[:, FROM:]
-    return right.square().mean() / wanted[:, FROM:].square().mean()
+    right = targets[:, FROM:] - output[:, FROM:]
+    return right.square().mean() / targets[:, FROM:].square().mean()
 
 
 @torch.no_grad()
 def _look_at_layer(layer: nn.Module, *, marked: bool) -> dict[str, float]:
     """Return the error, and the weights that asking and silent tokens give."""
     generator = seeded(0)
-    x, wanted = draw_questions(512, generator, marked=marked)
+    x, targets = draw_questions(512, generator, marked=marked)
     output, weights = layer(x, causal=True, return_weights=True)
     silent = (x[:, FROM:, 1] < 0)[:, None].expand_as(weights[:, :, FROM:, 0])
     first, sums = _first_share(weights), weights[:, :, FROM:].sum(dim=-1)
     measured = {
-        "error": _relative(output, wanted),
+        "error": _relative(output, targets),
         "first, silent": first[silent].mean(),
         "first, asking": first[~silent].mean(),
         "given, silent": sums[silent].mean(),

@@ -260,7 +260,7 @@ def main(arguments: list[str] | None = None) -> None:
     except (OSError, ValueError) as error:
         parser.error(str(error))
     model = MiniGPT(Config(vocab_size=len(text.characters))).to(options.device)
-    parameters = sum(each.numel() for each in model.parameters())
+    parameters = sum(parameter.numel() for parameter in model.parameters())
     print(f"{len(words):,} characters, {parameters:,} parameters, {options.device}")
     train(model, text, steps=options.steps)
     print(text.decode(write(model, prompt, options.count)))

@@ -21,6 +21,13 @@ def test_what_a_package_says_of_its_own_calls_is_only_shown(
     assert [each.category for each in shown] == [kind]
 
 
+def test_pytest_may_say_that_it_cannot_write_its_cache() -> None:
+    """As in a checkout that is read-only."""
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.warn("could not write", pytest.PytestCacheWarning, stacklevel=1)
+    assert [each.category for each in shown] == [pytest.PytestCacheWarning]
+
+
 def test_any_other_warning_of_a_package_is_an_error() -> None:
     with pytest.raises(UserWarning):
         warnings.warn_explicit("odd numbers", UserWarning, "f.py", 7, "torch.nn")

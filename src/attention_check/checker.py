@@ -116,9 +116,11 @@ def check_attention(
     brought = adapter(attention) if call is None and like is None else {}
     if brought:
         own: dict[str, Any] = {"pieces": pieces, "causal": causal}
-        given = brought | {key: each for key, each in own.items() if each is not None}
+        arguments = brought | {
+            key: value for key, value in own.items() if value is not None
+        }
         try:
-            return _checked(attention, **given, skip=skip, settings=settings)
+            return _checked(attention, **arguments, skip=skip, settings=settings)
         except ValueError:
             if _takes_after(attention):
                 raise
@@ -128,7 +130,7 @@ def check_attention(
 def _takes_after(attention: Any) -> bool:
     """Return whether an attention is called as the class whose adapter it has."""
     kinds = type(attention).__mro__
-    known = next((each for each in kinds if each in adapter.registry), object)
+    known = next((kind for kind in kinds if kind in adapter.registry), object)
     return getattr(known, "forward", None) is getattr(type(attention), "forward", None)
 
 
@@ -156,7 +158,7 @@ def _checked(
         causal = like.causal if causal is None else causal
     elif like is not None:
         like = as_layer(like) if isinstance(usual.layer, HeadsLayer) else like
-        if beyond := [each for each in declared(like) if each not in words]:
+        if beyond := [word for word in declared(like) if word not in words]:
             raise TypeError(
                 f"like has the keyword {beyond[0]}, and call has not: it could not be "
                 "told which of the two is meant"
@@ -242,9 +244,9 @@ def _validate(
     causal: Any,
     lengths: Sequence[int],
 ) -> None:
-    for name, each in (("attention", attention), ("call", call), ("like", like)):
-        if not callable(each) and (each is not None or name == "attention"):
-            raise TypeError(f"{name} must be callable; it is a {type(each).__name__}")
+    for name, value in (("attention", attention), ("call", call), ("like", like)):
+        if not callable(value) and (value is not None or name == "attention"):
+            raise TypeError(f"{name} must be callable; it is a {type(value).__name__}")
     if inspect.isclass(attention):
         raise TypeError(
             f"{attention.__name__} is a class: make a layer of it, and pass that"
@@ -255,7 +257,7 @@ def _validate(
         raise ValueError(f"lengths={lengths} must be positive numbers of tokens")
     if pieces is not None and not callable(pieces):
         raise TypeError(f"pieces must be callable; it is a {type(pieces).__name__}")
-    if unknown := [each for each in skip if each not in CHECKS]:
+    if unknown := [check for check in skip if check not in CHECKS]:
         raise ValueError(f"skip={unknown} must be among {', '.join(CHECKS)}")
 
 
@@ -269,13 +271,11 @@ def _watch(attention: Any, layer: Any) -> set[str]:
     """Note in a set which arguments of a layer get another value than their default."""
     seen: set[str] = set()
     parameters = arguments_of(attention)
-    names = [
-        name for name, each in parameters.items() if each.kind is not each.KEYWORD_ONLY
-    ]
+    names = [name for name, p in parameters.items() if p.kind is not p.KEYWORD_ONLY]
 
     def note(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
-        for name, value in given.items():
+        arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+        for name, value in arguments.items():
             default = parameters[name].default if name in parameters else None
             plain = isinstance(value, bool | int | float | str | type(None))
             if not (plain and (value == default or value is None)):
@@ -326,30 +326,32 @@ def _choose(subject: Subject, forms: list[Reference]) -> Subject | None:
 
 
 def _verdicts(subject: Subject, skip: Collection[str]) -> list[Verdict]:
-    found: list[Verdict] = []
+    verdicts: list[Verdict] = []
     for name, check in CHECKS.items():
         if name in skip:
-            found.append(Verdict(name, None, "skipped"))
+            verdicts.append(Verdict(name, None, "skipped"))
             continue
         try:
             reason = check(subject)
         except NotAskedError as why:
-            found.append(Verdict(name, None, str(why)))
+            verdicts.append(Verdict(name, None, str(why)))
         except LikeError:
             raise
         except ValueError as error:
-            found.append(Verdict(name, False, str(error)))
+            verdicts.append(Verdict(name, False, str(error)))
         except Exception as error:  # gradients that are cut off, say
-            told = " ".join(f"{type(error).__name__}: {error}".split())
-            found.append(Verdict(name, False, told))
+            message = " ".join(f"{type(error).__name__}: {error}".split())
+            verdicts.append(Verdict(name, False, message))
         else:
-            found.append(Verdict(name, reason is None, reason or ""))
-    return found
+            verdicts.append(Verdict(name, reason is None, reason or ""))
+    return verdicts
 
 
 def _judged(subject: Subject, verdicts: list[Verdict]) -> Report:
     """Return the report of verdicts: with the name of the bug, if it has one."""
-    failed = {each.check: each.reason for each in verdicts if each.passed is False}
+    failed = {
+        verdict.check: verdict.reason for verdict in verdicts if verdict.passed is False
+    }
     limits = {
         check: reason
         for check, reason in failed.items()
@@ -368,14 +370,14 @@ def _judged(subject: Subject, verdicts: list[Verdict]) -> Report:
         else:
             of_limits = naming.limits(failed)
             bugs = of_limits if wrong else ()
-    compared = any(each.check == "output" and each.passed for each in verdicts)
+    compared = any(verdict.check == "output" and verdict.passed for verdict in verdicts)
     state = "within limits" if limits else "right"
     state = "wrong" if wrong else state if compared else "cannot tell"
     return Report(
         name=subject.name,
         state=state,
         verdicts=verdicts,
-        kind=", ".join(subject.like.told())
+        kind=", ".join(subject.like.properties())
         if isinstance(subject.like, Reference)
         else "",
         bugs=bugs,
@@ -398,24 +400,24 @@ def _notes(subject: Subject) -> list[str]:
     least = subject.least if subject.dtype == torch.float64 else subject.dtype
     notes = [f"It computes in {str(least).removeprefix('torch.')}, and was checked so."]
     notes = notes if least != torch.float64 else []
-    notes += [f"Longer sequences were left out: {each}" for each in subject.left_out]
+    notes += [f"Longer sequences were left out: {why}" for why in subject.left_out]
     return notes
 
 
 def _named(naming: Naming, wrong: dict[str, str]) -> tuple[Sequence[Exhibit], str, str]:
     """Return the bugs that a layer may have, a measured mistake, and where."""
     try:
-        found, scope = naming.bugs()
-        if 0 < len(found) <= _MOST:
-            return found, "", scope
+        bugs, scope = naming.bugs()
+        if 0 < len(bugs) <= _MOST:
+            return bugs, "", scope
         if (scales := naming.factor()) is not None:
             got, due = scales
-            told = f"the factor of the scores is {got:.4g} instead of {due:.4g}"
-            return (), told, ""
+            measured = f"the factor of the scores is {got:.4g} instead of {due:.4g}"
+            return (), measured, ""
     except ValueError:  # it cannot be called in some use
         return (), "", ""
     if {*wrong} == {"modes"} and "drops with" in wrong["modes"]:
-        return [each for each in KNOWN.values() if each.step == "drop"], "", ""
+        return [exhibit for exhibit in KNOWN.values() if exhibit.step == "drop"], "", ""
     return (), "", ""
 
 
@@ -433,7 +435,7 @@ def _smallest(subject: Subject) -> Counterexample | None:
                 gaps = (got.double() - right)[0].abs().nan_to_num(torch.inf)
                 token = int((gaps > SINGLE).any(dim=-1).nonzero()[0])
                 feature = int(gaps[token].argmax())
-                came, due = (float(each[0, token, feature]) for each in (got, right))
+                came, due = (float(x[0, token, feature]) for x in (got, right))
                 return Counterexample(str(use), length, token, feature, came, due)
     return None
 
@@ -446,21 +448,19 @@ def _unused(subject: Subject, *, buffers: bool) -> list[str]:
     use = next(subject.uses(padded=False))
     try:
         output = subject.answer(use)
-        named = {
-            name: each for name, each in layer.named_parameters() if each.requires_grad
-        }
-        found = torch.autograd.grad(
+        named = {name: p for name, p in layer.named_parameters() if p.requires_grad}
+        grads = torch.autograd.grad(
             output.double().sum(), [*named.values()], allow_unused=True
         )
     except (ValueError, RuntimeError):
         return []
-    unused = [name for name, each in zip(named, found, strict=True) if each is None]
-    for name, each in layer.named_buffers() if buffers else ():
-        kept = each.clone()
+    unused = [name for name, grad in zip(named, grads, strict=True) if grad is None]
+    for name, buffer in layer.named_buffers() if buffers else ():
+        kept = buffer.clone()
         try:
             answers: list[Tensor] = []
             for value in (0, 1):
-                each.fill_(value)
+                buffer.fill_(value)
                 answers.append(subject.answer(use))
             # What only a cache needs has its part in another use.
             if torch.equal(*answers) and subject.pieces is None:
@@ -468,7 +468,7 @@ def _unused(subject: Subject, *, buffers: bool) -> list[str]:
         except (ValueError, RuntimeError):
             pass
         finally:
-            each.copy_(kept)
+            buffer.copy_(kept)
     return unused
 
 
@@ -495,8 +495,8 @@ def _asking(
         *[f"nothing depends on {', '.join(report.unused)}"] * bool(report.unused),
     ]
     if report.state == "wrong" and not reasons:
-        told = report.bugs[0].mistake if report.bugs else report.failed[0]
-        reasons = [f"it may be meant: {told}"]
+        mistake = report.bugs[0].mistake if report.bugs else report.failed[0]
+        reasons = [f"it may be meant: {mistake}"]
     if not reasons:
         return report
     text = ""
@@ -522,7 +522,7 @@ def _may_be_meant(report: Report, unpassed: Sequence[str]) -> bool:
     It may take (T, B, D), need an argument, or attend otherwise than with softmax.
     """
     if report.bugs:
-        return any(each.name == "attention-across-batch" for each in report.bugs)
+        return any(bug.name == "attention-across-batch" for bug in report.bugs)
     return bool(unpassed) or {*report.failed} <= _OF_SOFTMAX
 
 
@@ -533,7 +533,7 @@ def _scaled(report: Report, subject: Subject) -> Report:
     """
     if isinstance(subject.layer, HeadsLayer) or not (
         report.measured
-        or (report.bugs and all(each.step == "score" for each in report.bugs))
+        or (report.bugs and all(bug.step == "score" for bug in report.bugs))
     ):
         return report
     if not {*report.failed} <= {"output", "gradient", "half precision"}:

@@ -23,6 +23,7 @@ __all__ = [
     "apart",
     "batch",
     "cached",
+    "deviation",
     "differs",
     "empty_rows",
     "finite_differences",
@@ -37,7 +38,6 @@ __all__ = [
     "padding",
     "prefix",
     "row_sums",
-    "told",
 ]
 
 # The sizes of the parts in which a sequence is read with a cache.
@@ -59,9 +59,9 @@ def apart(got: Tensor, right: Tensor) -> float:
     return float((got - right).nan_to_num(0.0, 0.0, 0.0).abs().max() / size)
 
 
-def differs(subject: Subject, one: Tensor, other: Tensor) -> bool:
+def differs(subject: Subject, first: Tensor, second: Tensor) -> bool:
     """Return whether two outputs of one layer differ by more than rounding."""
-    return apart(one, other) > subject.slack
+    return apart(first, second) > subject.slack
 
 
 def _modes(subject: Subject) -> tuple[bool, ...]:
@@ -86,16 +86,16 @@ def _causal_uses(subject: Subject) -> Iterator[Use]:
 def _spread(length: int) -> list[int]:
     """Return at which tokens a sequence is changed: all of a short one."""
     few = range(1, length) if length < 9 else (1, 9, 20, 40, 60, length - 1)
-    return sorted({each for each in few if each < length})
+    return sorted({token for token in few if token < length})
 
 
 # --8<-- [start:leak]
 def leak(subject: Subject) -> str | None:
     """Change the future: the past must not move."""
     for use in _causal_uses(subject):
-        before, other = subject.answer(use), subject.sample(use.x.shape[1], seed=1)
+        before, noise = subject.answer(use), subject.sample(use.x.shape[1], seed=1)
         for token in _spread(use.x.shape[1]):
-            changed = torch.cat([use.x[:, :token], other[:, token:]], dim=1)
+            changed = torch.cat([use.x[:, :token], noise[:, token:]], dim=1)
             after = subject.answer(replace(use, x=changed))
             past = use.rows[:, :token]
             if differs(subject, after[:, :token][past], before[:, :token][past]):
@@ -122,30 +122,30 @@ def prefix(subject: Subject) -> str | None:
         if use.real is not None:
             continue
         length = use.x.shape[1]
-        whole = subject.answer(use)
+        uncut = subject.answer(use)
         for cut in _spread(length):
             part = subject.answer(replace(use, x=use.x[:, :cut]))
-            if differs(subject, part, whole[:, :cut]):
-                row = _first_row(subject, part, whole[:, :cut])
+            if differs(subject, part, uncut[:, :cut]):
+                row = _first_row(subject, part, uncut[:, :cut])
                 return f"row {row} changes when the rest is cut off{_where(use)}"
     return None
 
 
-def _first_row(subject: Subject, one: Tensor, other: Tensor) -> int:
-    rows = range(one.shape[1])
-    apart_at = (row for row in rows if differs(subject, one[:, row], other[:, row]))
+def _first_row(subject: Subject, first: Tensor, second: Tensor) -> int:
+    rows = range(first.shape[1])
+    apart_at = (row for row in rows if differs(subject, first[:, row], second[:, row]))
     return next(apart_at, 0)
 
 
 def batch(subject: Subject) -> str | None:
     """A sequence has the same output alone and in a batch."""
     for use in subject.uses(padded=False, brief=True):
-        whole = subject.answer(use)
+        batched = subject.answer(use)
         for index in range(len(use.x)):
             one = slice(index, index + 1)
             context = None if use.context is None else use.context[one]
             alone = subject.answer(replace(use, x=use.x[one], context=context))
-            if differs(subject, alone, whole[one]):
+            if differs(subject, alone, batched[one]):
                 return f"sequence {index} has another output in a batch than alone"
     return None
 
@@ -159,8 +159,8 @@ def padding(subject: Subject) -> str | None:
         if use.real is None or use.x.shape[1] != subject.lengths[0]:
             continue
         inside = use.context if use.context is not None else use.x
-        other = subject.draw(inside.shape[1], 1, len(inside), inside.shape[2])
-        filled = torch.where(use.real[..., None], inside, other)
+        noise = subject.draw(inside.shape[1], 1, len(inside), inside.shape[2])
+        filled = torch.where(use.real[..., None], inside, noise)
         before = subject.answer(use)
         if use.context is None:
             after = subject.answer(replace(use, x=filled))
@@ -206,13 +206,13 @@ def empty_rows(subject: Subject) -> str | None:
 def output(subject: Subject) -> str | None:
     """The output equals that of the reference attention with the same weights."""
     for use in subject.uses():
-        got, right = (each(use)[use.rows] for each in (subject.answer, subject.right))
+        got, right = (run(use)[use.rows] for run in (subject.answer, subject.right))
         if apart(got, right) > max(SINGLE, 10 * subject.slack):
-            return told(use, got, right)
+            return deviation(use, got, right)
     return None
 
 
-def told(use: Use, got: Tensor, right: Tensor) -> str:
+def deviation(use: Use, got: Tensor, right: Tensor) -> str:
     """Return how far an output is off, for a report."""
     if not got.isfinite().all():
         return f"{use}: it is not finite"
@@ -231,14 +231,14 @@ def gradients(
     """
     x = use.x.clone().requires_grad_()
     context = None if use.context is None else use.context.clone().requires_grad_()
-    found = answer(replace(use, x=x, context=context))
+    result = answer(replace(use, x=x, context=context))
     inputs = [x, *([] if context is None else [context]), *parameters]
-    value = (found.double() * kept)[use.rows].sum()
+    value = (result.double() * kept)[use.rows].sum()
     some = torch.autograd.grad(value, inputs, allow_unused=True)
     pairs = zip(inputs, some, strict=True)
     every = [
-        (torch.zeros_like(x) if each is None else each).double().flatten()
-        for x, each in pairs
+        (torch.zeros_like(x) if grad is None else grad).double().flatten()
+        for x, grad in pairs
     ]
     own = len(every) - len(parameters)
     return every[:own] + ([torch.cat(every[own:])] if parameters else [])
@@ -256,8 +256,8 @@ def gradient(subject: Subject) -> str | None:
         for training in (False, True)[: 1 + first]:
             way = replace(use, training=training)
             both = (
-                gradients(each, way, kept, every)
-                for each in (subject.answer, subject.right)
+                gradients(run, way, kept, every)
+                for run in (subject.answer, subject.right)
             )
             for got, right in zip(*both, strict=True):
                 if apart(got, right) > max(SINGLE, 10 * subject.slack):
@@ -276,9 +276,9 @@ def row_sums(subject: Subject) -> str | None:
             one, all_rows = subject.right(alone), subject.right(many)
             if apart(one.expand_as(all_rows), all_rows) > SINGLE:
                 raise NotAskedError("those of the reference do not either")
-        found = subject.answer(many)
-        for row in range(found.shape[1]):
-            if differs(subject, found[:, row : row + 1], subject.answer(alone)):
+        outputs = subject.answer(many)
+        for row in range(outputs.shape[1]):
+            if differs(subject, outputs[:, row : row + 1], subject.answer(alone)):
                 return f"row {row} of a repeated token differs from the token alone"
     return None
 
@@ -345,11 +345,11 @@ def cached(subject: Subject) -> str | None:
     for length in subject.lengths:
         parts = PARTS.get(length, (length - 2, 1, 1))
         use = subject.alone(length, causal=True)
-        whole, read = (
-            subject.answer(each) for each in (use, replace(use, parts=parts))
+        at_once, read = (
+            subject.answer(variant) for variant in (use, replace(use, parts=parts))
         )
-        if differs(subject, read, whole):
-            row = _first_row(subject, read, whole)
+        if differs(subject, read, at_once):
+            row = _first_row(subject, read, at_once)
             return f"row {row} changes when it is read in pieces of {parts}"
     return None
 
@@ -378,14 +378,14 @@ def modes(subject: Subject) -> str | None:
             return f"training and evaluating differ without dropout{_where(use)}"
     if True in _modes(subject) and not subject.crosses:
         use = Use(subject.sample(subject.lengths[0]), causal=True, training=True)
-        other = subject.sample(subject.lengths[0], seed=1)
-        changed = torch.cat([use.x[:, :-1], other[:, -1:]], dim=1)
-        found: list[Tensor] = []
-        for each in (use, replace(use, x=changed)):
+        noise = subject.sample(subject.lengths[0], seed=1)
+        changed = torch.cat([use.x[:, :-1], noise[:, -1:]], dim=1)
+        outputs: list[Tensor] = []
+        for variant in (use, replace(use, x=changed)):
             torch.default_generator.manual_seed(9)  # drop the same weights both times
-            found.append(subject.answer(each, drop=True)[:, :-1])
+            outputs.append(subject.answer(variant, drop=True)[:, :-1])
         # Without dropout, other checks find it.
-        if differs(subject, *found) and leak(subject) is None:
+        if differs(subject, *outputs) and leak(subject) is None:
             return "training with dropout, the past moves when the last token changes"
     if (scores := _drops_scores(subject)) is not None:
         return scores
@@ -425,7 +425,7 @@ def half_precision(subject: Subject) -> str | None:
             except ValueError as error:
                 return f"{name}: {error.__cause__}"
             if not apart(got, right) <= slack:
-                return f"{name}: {told(use, got, right)}"
+                return f"{name}: {deviation(use, got, right)}"
     return None
 
 

@@ -64,8 +64,8 @@ def _forms(exhibit: Exhibit, own: Steps) -> list[dict[str, Any]]:
     """Return the steps that a bug replaces, in the forms that it comes in.
 
     First plain. With a finite fill a query that may attend to nothing gets even
-    weights, which is the second form. A lost mask may be that of padding, too, and
-    heads that are split without the transpose may be merged without it, too.
+    weights, which is the second form. Heads that are split without the transpose may be
+    merged without it, too.
     """
     plain = {exhibit.step: exhibit.function}
     forms = [plain, {**plain, "weigh": _Even(plain.get("weigh", own.weigh))}]
@@ -74,13 +74,7 @@ def _forms(exhibit: Exhibit, own: Steps) -> list[dict[str, Any]]:
     if exhibit.step == "split":
         merge = KNOWN["merge-without-transpose"].function
         forms.append({**plain, "merge": merge})
-    if exhibit.whole:
-        forms.append({**plain, "hide": _hide_nothing})
     return forms
-
-
-def _hide_nothing(real: Tensor) -> None:
-    return None
 
 
 def _filled(weigh: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -124,16 +118,16 @@ class Naming:
     @cached_property
     def uses(self) -> list[Use]:
         """The uses that are compared, the cheap and telling ones first."""
-        subject, found = self.subject, [*self.subject.uses()]
-        x, causal = found[0].x, subject.modes[0]
-        found.insert(1, Use(x, causal, training=True))
+        subject, uses = self.subject, [*self.subject.uses()]
+        x, causal = uses[0].x, subject.modes[0]
+        uses.insert(1, Use(x, causal, training=True))
         if subject.pads:
-            found.insert(2, Use(x, causal, paddings(x)[1], training=True))
+            uses.insert(2, Use(x, causal, paddings(x)[1], training=True))
         if subject.pieces is not None:
             for length in subject.lengths:
                 parts = PARTS.get(length, (length - 2, 1, 1))
-                found.append(Use(subject.sample(length), causal=True, parts=parts))
-        return found
+                uses.append(Use(subject.sample(length), causal=True, parts=parts))
+        return uses
 
     @cached_property
     def answers(self) -> dict[Use, Tensor | None]:
@@ -142,7 +136,7 @@ class Naming:
             return {use: _answer(self.subject.answer, use) for use in self.uses}
 
     @property
-    def given(self) -> list[Tensor | None]:
+    def all_answers(self) -> list[Tensor | None]:
         """The answers in all uses."""
         return [*self.answers.values()]
 
@@ -200,7 +194,7 @@ class Naming:
         """
         known = {} if known is None else known
         uses = self.uses if uses is None else uses
-        if not any(each is not None and each.isfinite().any() for each in self.given):
+        if not any(x is not None and x.isfinite().any() for x in self.all_answers):
             return None  # what is never finite agrees with everything
         for use in uses:
             if use not in known:
@@ -228,34 +222,34 @@ class Naming:
         query gets that may attend to nothing is a question of its own: if no bug agrees
         in all uses, those are left out.
         """
-        full = [each for each in self.uses if not (each.causal and each.begins_padded)]
-        plain = [each for each in self.uses if each.real is None]
-        whole = [each for each in plain if not each.parts]
+        full = [use for use in self.uses if not (use.causal and use.begins_padded)]
+        plain = [use for use in self.uses if use.real is None]
+        uncut = [use for use in plain if not use.parts]
         for scope, uses in (
             ("", self.uses),
             ("without padding in front", full),
             ("without padding", plain),
-            ("without padding and in one piece", whole),
+            ("without padding and in one piece", uncut),
         ):
             if self.agrees(self.right, uses, self._of_right) is not None:
                 break
-            if found := self._agreeing(uses):
-                return found, scope
+            if bugs := self._agreeing(uses):
+                return bugs, scope
         return [], ""
 
     def _agreeing(self, uses: list[Use]) -> list[Exhibit]:
-        found: dict[str, float] = {}
+        gaps: dict[str, float] = {}
         usual: set[str] = set()
         for name, which, twin, known in self._twins:
-            if name not in found:
+            if name not in gaps:
                 gap = self.agrees(twin, uses, known)
-                found |= {} if gap is None else {name: gap}
+                gaps |= {} if gap is None else {name: gap}
                 usual |= {name} if gap is not None and not which else set()
         # A bug in its usual form rules out the rarer forms of others.
-        found = {name: found[name] for name in found if name in usual or not usual}
+        gaps = {name: gaps[name] for name in gaps if name in usual or not usual}
         # What agrees to rounding rules out what agrees to single precision.
-        exact = min(found.values(), default=0.0) <= 1e-9
-        names = [name for name, gap in found.items() if gap <= 1e-9 or not exact]
+        exact = min(gaps.values(), default=0.0) <= 1e-9
+        names = [name for name, gap in gaps.items() if gap <= 1e-9 or not exact]
         return [KNOWN[name] for name in names]
 
     @cached_property
@@ -278,9 +272,9 @@ class Naming:
             even = self.gap(twins[1], use)
             # Without an empty row or padding, the other forms answer alike.
             plain = self.gap(twins[0], use) if forms[1]["weigh"].used else even
-            for which, (twin, steps) in enumerate(zip(twins, forms, strict=True)):
+            for which, twin in enumerate(twins):
                 gap = even if which == 1 else plain
-                if which > 1 and "hide" not in steps:
+                if which > 1:
                     gap = self.gap(twin, use)
                 kept += [(name, which, twin, {use: gap})] * (gap <= self.bound)
         return kept
@@ -303,18 +297,18 @@ class Naming:
             q = self.right.project_q(x)
             width = q.shape[-1] // self.right.num_heads
             scale = self.right.scale
-            wanted = float(width**-0.5 if scale is None else scale)
+            due = float(width**-0.5 if scale is None else scale)
             if (got := self.answers[self.uses[0]]) is None:
                 return None
             got = got[:1].double()
 
             def miss(logarithm: Tensor) -> Tensor:
                 twin = copy.copy(self.right)
-                twin.scale = float(logarithm.exp()) * wanted
+                twin.scale = float(logarithm.exp()) * due
                 right = replace(self.subject, like=twin).right(use)
                 return (right - got).flatten()
 
-            best = min(_FACTORS.log(), key=lambda each: float(miss(each).norm()))
+            best = min(_FACTORS.log(), key=lambda log: float(miss(log).norm()))
             for _ in range(12):
                 here = miss(best)
                 slope = (miss(best + 1e-6) - here) / 1e-6
@@ -323,39 +317,39 @@ class Naming:
                 step = (slope @ here) / (slope @ slope)
                 best = best - step.clamp(-1, 1)
         twin = copy.copy(self.right)
-        twin.scale = float(best.exp()) * wanted
+        twin.scale = float(best.exp()) * due
         same = abs(float(best)) < 1e-6
-        return None if same or self.agrees(twin) is None else (twin.scale, wanted)
+        return None if same or self.agrees(twin) is None else (twin.scale, due)
 
     def limits(self, failed: Mapping[str, str]) -> list[Exhibit]:
         """Return the known limits that fail the same checks, and in the same way."""
-        found: list[Exhibit] = []
+        exhibits: list[Exhibit] = []
         if not _fails(_as_layer(self.subject, self.right), {}):
-            return found  # what fails is not a step of attention
+            return exhibits  # what fails is not a step of attention
         for exhibit in KNOWN.values():
             if exhibit.reach:
                 steps = {exhibit.step: exhibit.function}
                 twin = _with_steps(self.right, drop=_keep, **steps)
                 twin.dropout = 0.0
                 if _fails(_as_layer(self.subject, twin), failed):
-                    found.append(exhibit)
-        return found
+                    exhibits.append(exhibit)
+        return exhibits
 
 
 def _answer(answer: Callable[[Use], Tensor], use: Use) -> Tensor | None:
     """Return an answer, or ``None`` if there is none: a bug may also crash."""
     try:
-        found = answer(use)
+        output = answer(use)
     except (RuntimeError, IndexError, ValueError, TypeError):
         return None
-    return found if found.shape == use.x.shape else None
+    return output if output.shape == use.x.shape else None
 
 
 def _as_layer(subject: Subject, twin: Reference) -> Subject:
     """Return a reference as a subject that is called as another one."""
 
-    def run(layer: Reference, x: Tensor, **given: Any) -> Tensor:
-        return layer(x, **{"causal": subject.causal, **given})
+    def run(layer: Reference, x: Tensor, **options: Any) -> Tensor:
+        return layer(x, **{"causal": subject.causal, **options})
 
     call = Adapted(run, tuple(subject.declared.items()))
     return replace(subject, layer=twin, call=call, pieces=None, dtype=torch.float64)

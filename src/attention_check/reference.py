@@ -95,11 +95,11 @@ class Rotary:
         halves = self.pairing == "halves"
         angles = angles.repeat(1, 2) if halves else angles.repeat_interleave(2, dim=1)
         if halves:
-            other = x.roll(width // 2, dims=-1)
+            partner = x.roll(width // 2, dims=-1)
         else:
-            other = x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+            partner = x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
         sign = torch.where(self.first_of_pairs(width), -1.0, 1.0)
-        turned = x * angles.cos().to(x) + other * (angles.sin() * sign).to(x)
+        turned = x * angles.cos().to(x) + partner * (angles.sin() * sign).to(x)
         return torch.cat([turned, rest], dim=-1)
 
 
@@ -208,7 +208,7 @@ class Reference(nn.Module):
         object.__setattr__(self, "layer", layer)
         return self
 
-    def told(self) -> list[str]:
+    def properties(self) -> list[str]:
         """Return what is special about it, in words for a report."""
         words = ["causal" if self.causal else "both sides"] * (self.causal is not None)
         if self.num_kv_heads != self.num_heads:
@@ -273,9 +273,9 @@ class Reference(nn.Module):
         steps = self.steps
         q, k, v = steps.project(self, x, x if context is None else context)
         q = steps.split(q, self.num_heads)
-        k, v = (steps.split(each, self.num_kv_heads) for each in (k, v))
+        k, v = (steps.split(projected, self.num_kv_heads) for projected in (k, v))
         start = kept[0].shape[2] if kept else 0
-        t, s = (start + torch.arange(each.shape[2]) for each in (q, k))
+        t, s = (start + torch.arange(heads.shape[2]) for heads in (q, k))
         q, k, v = steps.place(self, q, k, v, t, s)
         if kept is not None:
             k, v = steps.extend(kept, k, v)
@@ -318,9 +318,9 @@ class Reference(nn.Module):
         if real is not None:
             masks.append(self.steps.hide(real))
         mask: Tensor | None = None
-        for each in masks:
-            if each is not None:
-                mask = each if mask is None else mask & each
+        for condition in masks:
+            if condition is not None:
+                mask = condition if mask is None else mask & condition
         return mask
 
     def scores(
@@ -433,7 +433,7 @@ def packed(
     kv_heads = num_heads if num_kv_heads is None else num_kv_heads
     if order not in ("thirds", "heads", "groups"):
         raise ValueError(f"order={order!r} must be 'thirds', 'heads' or 'groups'")
-    each = num_heads // kv_heads
+    group_size = num_heads // kv_heads
 
     def take(which: int) -> Callable[[Tensor], Tensor]:
         def taken(x: Tensor) -> Tensor:
@@ -441,8 +441,8 @@ def packed(
                 heads = x.unflatten(-1, (num_heads + 2 * kv_heads, -1))
                 sizes = (num_heads, kv_heads, kv_heads)
                 return heads.split(sizes, dim=-2)[which].flatten(-2)
-            groups = x.unflatten(-1, (kv_heads, each + 2, -1))
-            return groups.split((each, 1, 1), dim=-2)[which].flatten(-3)
+            groups = x.unflatten(-1, (kv_heads, group_size + 2, -1))
+            return groups.split((group_size, 1, 1), dim=-2)[which].flatten(-3)
 
         return taken
 

@@ -114,7 +114,7 @@ class Report:
     @property
     def failed(self) -> list[str]:
         """The names of the failed checks."""
-        return [each.check for each in self.verdicts if each.passed is False]
+        return [verdict.check for verdict in self.verdicts if verdict.passed is False]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -124,31 +124,31 @@ class Report:
         whose reason says all: ``batch`` or ``modes``.
         """
         if self.bugs or self.state != "wrong":
-            return tuple(each.name for each in (self.bugs or self.limits))
+            return tuple(exhibit.name for exhibit in (self.bugs or self.limits))
         if self.measured:
             return ("scale",)
-        reasons = {each.check: each.reason for each in self.verdicts}
-        told = "cannot be called" not in reasons.get(self.telling, "")
-        return (self.telling,) if told and self.telling in ("batch", "modes") else ()
+        reasons = {verdict.check: verdict.reason for verdict in self.verdicts}
+        runs = "cannot be called" not in reasons.get(self.telling, "")
+        return (self.telling,) if runs and self.telling in ("batch", "modes") else ()
 
     @property
     def covered(self) -> list[str]:
         """What was compared and is right, in words."""
-        passed = {each.check for each in self.verdicts if each.passed}
+        passed = {verdict.check for verdict in self.verdicts if verdict.passed}
         return [word for check, word in _COVERED.items() if check in passed]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as values that JSON can hold."""
         verdicts = {
-            each.check: {"passed": each.passed, "reason": each.reason}
-            for each in self.verdicts
+            verdict.check: {"passed": verdict.passed, "reason": verdict.reason}
+            for verdict in self.verdicts
         }
         return {
             "name": self.name,
             "state": self.state,
             "kind": self.kind,
-            "bugs": [each.name for each in self.bugs],
-            "limits": [each.name for each in self.limits],
+            "bugs": [bug.name for bug in self.bugs],
+            "limits": [limit.name for limit in self.limits],
             "measured": self.measured,
             "smallest_case": str(self.counterexample or ""),
             "never_passed": [*self.never_passed],
@@ -175,12 +175,12 @@ class Report:
     @property
     def telling(self) -> str:
         """The failed check that says most: the others often fail because of it."""
-        failed = [each for each in self.verdicts if each.passed is False]
+        failed = [verdict for verdict in self.verdicts if verdict.passed is False]
         order = [
-            *(each for each in failed if each.reason.startswith(_ANYWAY)),
-            *(each for each in failed if each.check == "batch"),
-            *(each for each in failed if each.check not in LIMITS),
-            *(each for each in failed if each.check == "huge scores"),
+            *(verdict for verdict in failed if verdict.reason.startswith(_ANYWAY)),
+            *(verdict for verdict in failed if verdict.check == "batch"),
+            *(verdict for verdict in failed if verdict.check not in LIMITS),
+            *(verdict for verdict in failed if verdict.check == "huge scores"),
             *failed,
         ]
         return order[0].check if failed else ""
@@ -190,7 +190,7 @@ class Report:
             return self.bugs[0].mistake[:1].lower() + self.bugs[0].mistake[1:-1]
         if self.measured:
             return self.measured
-        reasons = {each.check: each.reason for each in self.verdicts}
+        reasons = {verdict.check: verdict.reason for verdict in self.verdicts}
         return f"{self.telling}: {reasons[self.telling]}"
 
     def _lines(self) -> list[str]:
@@ -199,14 +199,14 @@ class Report:
             lines.append(f"  as in {self.bugs[0].url}")
         elif self.bugs:
             lines.append("  like one of these, which give the same answers:")
-            lines += [f"    {each.name}: {each.mistake}" for each in self.bugs]
+            lines += [f"    {bug.name}: {bug.mistake}" for bug in self.bugs]
         if self.counterexample is not None:
             lines.append(f"  {self.counterexample}")
-        reasons = {each.check: each.reason for each in self.verdicts}
+        reasons = {verdict.check: verdict.reason for verdict in self.verdicts}
         known = self.limits if self.state != "wrong" or not self.bugs else ()
         if self.state == "within limits":
             lines += [f"  {check}: {reasons[check]}" for check in self.failed]
-        lines += [f"  {each.mistake} {each.url}" for each in known]
+        lines += [f"  {limit.mistake} {limit.url}" for limit in known]
         if self.never_passed:
             lines.append(f"Never passed: {', '.join(self.never_passed)}.")
         if self.unused:
@@ -215,13 +215,13 @@ class Report:
         if self.state == "cannot tell":
             if passed := self.covered:
                 lines.append(f"What was asked and is right: {', '.join(passed)}.")
-            failed = [each for each in self.verdicts if each.passed is False]
-            lines += [f"  {each}" for each in failed]
+            failed = [verdict for verdict in self.verdicts if verdict.passed is False]
+            lines += [f"  {verdict}" for verdict in failed]
             return [*lines, *([self.adapter] if self.adapter else [])]
-        asked = [each for each in self.verdicts if each.passed is not None]
-        passed_count = sum(bool(each.passed) for each in asked)
+        answered = [verdict for verdict in self.verdicts if verdict.passed is not None]
+        passed_count = sum(bool(verdict.passed) for verdict in answered)
         lengths = " and ".join(map(str, self.lengths))
-        count = f"{passed_count} of {len(asked)} checks passed"
+        count = f"{passed_count} of {len(answered)} checks passed"
         lines.append(f"{count}, with sequences of {lengths} tokens:")
-        lines += [f"  {each}" for each in self.verdicts]
+        lines += [f"  {verdict}" for verdict in self.verdicts]
         return lines

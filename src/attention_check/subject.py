@@ -64,15 +64,15 @@ class Dropout(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in _DROPPING:
             names, default = _DROPPING[func]
-            given = {**dict(zip(names, args, strict=False)), **kwargs}
+            arguments = {**dict(zip(names, args, strict=False)), **kwargs}
             where = "p" if "p" in names else "dropout_p"
-            active = given.get("training", True) and given.get("train", True)
-            p = given.get(where, default) * bool(active)
+            active = arguments.get("training", True) and arguments.get("train", True)
+            p = arguments.get(where, default) * bool(active)
             self.largest = max(self.largest, p)
-            if p and isinstance(x := given.get("input"), Tensor):
+            if p and isinstance(x := arguments.get("input"), Tensor):
                 self.dropped.append(x.detach())
             if self.off:
-                args, kwargs = (), {**given, where: 0.0}
+                args, kwargs = (), {**arguments, where: 0.0}
         return func(*args, **kwargs)
 
 
@@ -105,9 +105,9 @@ class Adapted:
     run: Callable[..., Any]
     words: tuple[tuple[str, bool], ...]
 
-    def __call__(self, layer: Any, x: Tensor, **given: Any) -> Any:
+    def __call__(self, layer: Any, x: Tensor, **options: Any) -> Any:
         """Call what it stands for."""
-        return self.run(layer, x, **given)
+        return self.run(layer, x, **options)
 
 
 class HeadsLayer(nn.Module):
@@ -137,13 +137,13 @@ class HeadsLayer(nn.Module):
         context = options.pop("context", None)
         context = x if context is None else context
         q, k, v = (
-            project(each).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-            for project, each in ((self.q, x), (self.k, context), (self.v, context))
+            project(sequence).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for project, sequence in ((self.q, x), (self.k, context), (self.v, context))
         )
-        before = [each.detach().clone() for each in (q, k, v)]
+        before = [part.detach().clone() for part in (q, k, v)]
         heads = (by or self.call)(self.function, q, k, v, **options)
         pairs = zip(before, (q, k, v), strict=True)
-        self.writes |= not all(torch.equal(one, other) for one, other in pairs)
+        self.writes |= not all(torch.equal(old, new) for old, new in pairs)
         heads = first(heads)
         if heads.shape != q.shape:
             raise ValueError(
@@ -261,7 +261,7 @@ class Subject:
     @property
     def slack(self) -> float:
         """How far two answers of the layer may be apart, relative to the largest."""
-        least = min((self.dtype, self.least), key=lambda each: torch.finfo(each).bits)
+        least = min((self.dtype, self.least), key=lambda dtype: torch.finfo(dtype).bits)
         return {64: 1e-9, 32: 1e-5, 16: 1e-2}[torch.finfo(least).bits]
 
     def cast(self, dtype: torch.dtype) -> Any:
@@ -304,26 +304,26 @@ class Subject:
                 if use.parts:
                     assert self.pieces is not None
                     # An equal copy, in which no cache of an earlier reading is left.
-                    found = self.pieces(
+                    output = self.pieces(
                         _copied(self.layer),
-                        [each.contiguous() for each in x.split([*use.parts], dim=1)],
+                        [part.contiguous() for part in x.split([*use.parts], dim=1)],
                     )
-                    if isinstance(found, Sequence):
-                        found = torch.cat([first(each) for each in found], dim=1)
+                    if isinstance(output, Sequence):
+                        output = torch.cat([first(part) for part in output], dim=1)
                 else:
-                    given = _given_to(self.call, use, dtype or self.dtype)
-                    found = first(self.call(self.layer, x, **given))
+                    keywords = _keywords_of(self.call, use, dtype or self.dtype)
+                    output = first(self.call(self.layer, x, **keywords))
         except Exception as error:
-            told = " ".join(f"{type(error).__name__}: {error}".split())
-            raise ValueError(f"{self.name} cannot be called: {told}") from error
-        if not isinstance(found, Tensor):
-            raise ValueError(f"{self.name} returns no tensor: {type(found).__name__}")
-        if found.shape != use.x.shape:
+            message = " ".join(f"{type(error).__name__}: {error}".split())
+            raise ValueError(f"{self.name} cannot be called: {message}") from error
+        if not isinstance(output, Tensor):
+            raise ValueError(f"{self.name} returns no tensor: {type(output).__name__}")
+        if output.shape != use.x.shape:
             raise ValueError(
-                f"{self.name} returns {tuple(found.shape)} for x of "
+                f"{self.name} returns {tuple(output.shape)} for x of "
                 f"{tuple(use.x.shape)}: attention must keep the shape"
             )
-        return found
+        return output
 
     def right(self, use: Use) -> Tensor:
         """Return what the output should be.
@@ -334,23 +334,23 @@ class Subject:
         if self.like is None:
             raise NotAskedError("what it should compute is not known: give like=")
         try:
-            found = self._right(use)
+            output = self._right(use)
         except (NotAskedError, LikeError):
             raise
         except Exception as error:
-            told = " ".join(f"{type(error).__name__}: {error}".split())
-            raise LikeError(f"like cannot be called ({use}): {told}") from error
-        if not isinstance(found, Tensor) or found.shape != use.x.shape:
-            shape = tuple(getattr(found, "shape", ()))
+            message = " ".join(f"{type(error).__name__}: {error}".split())
+            raise LikeError(f"like cannot be called ({use}): {message}") from error
+        if not isinstance(output, Tensor) or output.shape != use.x.shape:
+            shape = tuple(getattr(output, "shape", ()))
             raise LikeError(f"like returns {shape} for x of {tuple(use.x.shape)}")
-        return found
+        return output
 
     def _right(self, use: Use) -> Any:
         x = use.x.to(torch.float64)
         if isinstance(self.like, Reference):
             self.like.training = use.training
             if use.parts:
-                parts = [each.contiguous() for each in x.split([*use.parts], dim=1)]
+                parts = [part.contiguous() for part in x.split([*use.parts], dim=1)]
                 return self.like.read(parts)
             real = use.real
             if real is None and self.declared.get("real"):
@@ -362,9 +362,9 @@ class Subject:
             with Dropout(off=True):  # of modules that it shares with the layer
                 return self.like(x, **options)
         assert self.like is not None
-        given = _given_to(self.like, replace(use, parts=()), torch.float64)
+        keywords = _keywords_of(self.like, replace(use, parts=()), torch.float64)
         with Dropout(off=True):
-            return first(self.like(self.layer, x, **given)).double()
+            return first(self.like(self.layer, x, **keywords)).double()
 
     def uses(self, *, padded: bool = True, brief: bool = False) -> Iterator[Use]:
         """Yield the uses of sequences in one piece, the short ones first.
@@ -416,16 +416,16 @@ class Subject:
         return Use(self.sample(length), causal, context=context)
 
 
-def _copied(given: Any, layer: Any = None) -> Any:
+def _copied(original: Any, layer: Any = None) -> Any:
     """Return a deep copy, without the graph of tensors that a layer keeps of a call."""
-    layer = given if layer is None else layer
+    layer = original if layer is None else layer
     memo: dict[int, Any] = {}
     for part in (layer, getattr(layer, "layer", None)):  # a reference's, too
         for module in part.modules() if isinstance(part, nn.Module) else ():
-            for each in vars(module).values():
-                if isinstance(each, Tensor) and not each.is_leaf:
-                    memo[id(each)] = each.detach().clone()
-    return copy.deepcopy(given, memo)
+            for value in vars(module).values():
+                if isinstance(value, Tensor) and not value.is_leaf:
+                    memo[id(value)] = value.detach().clone()
+    return copy.deepcopy(original, memo)
 
 
 def first(output: Any) -> Any:
@@ -450,31 +450,31 @@ def declared(call: Call) -> dict[str, bool]:
     """
     if isinstance(call, Adapted):
         return dict(call.words)
-    found: dict[str, bool] = {}
-    for each in inspect.signature(call).parameters.values():
-        if each.kind is each.KEYWORD_ONLY:
-            if each.name not in _WORDS:
+    words: dict[str, bool] = {}
+    for p in inspect.signature(call).parameters.values():
+        if p.kind is p.KEYWORD_ONLY:
+            if p.name not in _WORDS:
                 raise TypeError(
-                    f"call has the parameter {each.name}; keyword-only parameters may "
+                    f"call has the parameter {p.name}; keyword-only parameters may "
                     f"be {', '.join(_WORDS)}"
                 )
-            found[each.name] = each.default is each.empty
-    return found
+            words[p.name] = p.default is p.empty
+    return words
 
 
-def _given_to(call: Call, use: Use, dtype: torch.dtype) -> dict[str, Any]:
+def _keywords_of(call: Call, use: Use, dtype: torch.dtype) -> dict[str, Any]:
     """Return the keyword arguments of a call for a use."""
     words = declared(call)
-    given: dict[str, Any] = {}
+    keywords: dict[str, Any] = {}
     if "causal" in words:
-        given["causal"] = use.causal
+        keywords["causal"] = use.causal
     if "context" in words and (words["context"] or use.context is not None):
-        given["context"] = (use.x if use.context is None else use.context).to(dtype)
+        keywords["context"] = (use.x if use.context is None else use.context).to(dtype)
     if "real" in words and (words["real"] or use.real is not None):
         keys = use.x if use.context is None else use.context
         real = torch.ones(keys.shape[:2], dtype=torch.bool)
-        given["real"] = real if use.real is None else use.real
-    return given
+        keywords["real"] = real if use.real is None else use.real
+    return keywords
 
 
 def prepare(
@@ -494,11 +494,11 @@ def prepare(
     if isinstance(layer, nn.Module):
         _draw_again(layer)
         layer.double()
-        for each in layer.parameters():
-            each.requires_grad_(True)  # gradients are compared, of frozen ones, too
-    for each in likes:
-        if isinstance(each, Reference):
-            each.double().bind(layer)
+        for p in layer.parameters():
+            p.requires_grad_(True)  # gradients are compared, of frozen ones, too
+    for reference in likes:
+        if isinstance(reference, Reference):
+            reference.double().bind(layer)
     like = likes[0] if likes else None
     widths = [settings.pop("d_model", None)]
     if widths == [None]:
@@ -514,12 +514,12 @@ def prepare(
             sized = replace(
                 subject, d_model=width, d_context=d_context or width, dtype=dtype
             )
-            failures = {each: _failure(sized, each) for each in lengths}
+            failures = {length: _failure(sized, length) for length in lengths}
             if (failure := failures[lengths[0]]) is not None:
                 failed = failed or failure
                 continue
-            works = tuple(each for each in lengths if failures[each] is None)
-            left = [str(each) for each in failures.values() if each is not None]
+            works = tuple(length for length in lengths if failures[length] is None)
+            left = [str(error) for error in failures.values() if error is not None]
             sized = replace(sized, lengths=works, left_out=tuple(left))
             return _tuned(sized, like), likes
     raise failed or ValueError(f"{name} has no parameters: give d_model=")
@@ -540,14 +540,16 @@ def _tuned(subject: Subject, like: Any) -> Subject:
     use = subject.first_use(subject.lengths[0], (subject.modes or (True,))[0])
     with _watched() as seen:
         subject.answer(use)
-    subject = replace(subject, least=min(seen, key=lambda each: torch.finfo(each).bits))
+    subject = replace(
+        subject, least=min(seen, key=lambda dtype: torch.finfo(dtype).bits)
+    )
     if isinstance(like, Reference):
         try:
             with torch.no_grad():
                 size = like.spread(use.x, use.x if use.context is None else use.context)
         except Exception as error:
-            told = " ".join(f"{type(error).__name__}: {error}".split())
-            raise LikeError(f"like cannot be called: {told}") from error
+            message = " ".join(f"{type(error).__name__}: {error}".split())
+            raise LikeError(f"like cannot be called: {message}") from error
         if 0 < size < 1:
             subject = replace(subject, factor=min(30.0, size**-0.5))
     return subject
@@ -562,12 +564,12 @@ def _watched() -> Generator[list[torch.dtype]]:
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            found = func(*args, **(kwargs or {}))
-            if isinstance(found, Tensor) and found.dtype in _LESS:
-                given = [each for each in args if isinstance(each, Tensor)]
-                if any(each.dtype in _EXACT for each in given):
-                    seen.append(_LESS[found.dtype])
-            return found
+            result = func(*args, **(kwargs or {}))
+            if isinstance(result, Tensor) and result.dtype in _LESS:
+                tensors = [arg for arg in args if isinstance(arg, Tensor)]
+                if any(tensor.dtype in _EXACT for tensor in tensors):
+                    seen.append(_LESS[result.dtype])
+            return result
 
     with Watch():
         yield seen
@@ -589,11 +591,13 @@ def _draw_again(layer: nn.Module) -> None:
     """
     draw = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for each in layer.parameters():
-            if each.numel() and (each == each.flatten()[0]).all():
-                noise = torch.randn(each.shape, generator=draw, dtype=torch.float64)
-                size = 0.3 if each.ndim < 2 else each[0].numel() ** -0.5
-                each.add_((size * noise).to(each))
+        for parameter in layer.parameters():
+            if parameter.numel() and (parameter == parameter.flatten()[0]).all():
+                noise = torch.randn(
+                    parameter.shape, generator=draw, dtype=torch.float64
+                )
+                size = 0.3 if parameter.ndim < 2 else parameter[0].numel() ** -0.5
+                parameter.add_((size * noise).to(parameter))
 
 
 def _widths(layer: Any, like: Any) -> list[int]:
@@ -604,6 +608,6 @@ def _widths(layer: Any, like: Any) -> list[int]:
     if isinstance(like, Reference) and isinstance(like.q, nn.Linear):
         sizes.append(like.q.in_features)
     if isinstance(layer, nn.Module):
-        for each in layer.parameters():
-            sizes += [*each.shape[1:2], *each.shape[:1]]
+        for parameter in layer.parameters():
+            sizes += [*parameter.shape[1:2], *parameter.shape[:1]]
     return [*dict.fromkeys(sizes)]

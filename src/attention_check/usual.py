@@ -91,31 +91,29 @@ def arguments_of(attention: Any) -> dict[str, inspect.Parameter]:
         # A function of C has no signature, but its documentation begins with one.
         head = (getattr(attention, "__doc__", None) or "").partition("(")[2]
         either = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        given = (each.partition("=") for each in head.partition(")")[0].split(","))
+        parts = (part.partition("=") for part in head.partition(")")[0].split(","))
         parameters = {
             name.strip(): inspect.Parameter(
                 name.strip(), either, default=None if default else inspect._empty
             )
-            for name, default, _ in given
+            for name, default, _ in parts
             if name.strip().isidentifier()
         }
     variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    return {
-        name: each for name, each in parameters.items() if each.kind not in variadic
-    }
+    return {name: p for name, p in parameters.items() if p.kind not in variadic}
 
 
 def _required(attention: Any) -> list[str]:
     """Return the names of the arguments without a default."""
     parameters = arguments_of(attention).items()
-    return [name for name, each in parameters if each.default is each.empty]
+    return [name for name, p in parameters if p.default is p.empty]
 
 
 def never_passed(attention: Any, seen: set[str]) -> list[str]:
     """Return the arguments that no call passed, in order."""
     if not seen:
         return []
-    return [each for each in arguments_of(attention) if each not in seen | _HARMLESS]
+    return [name for name in arguments_of(attention) if name not in seen | _HARMLESS]
 
 
 def recognize(attention: Any, call: Callable[..., Any] | None) -> Usual:
@@ -125,10 +123,10 @@ def recognize(attention: Any, call: Callable[..., Any] | None) -> Usual:
         attention: A layer, or a function of queries, keys and values.
         call: How it is called, if that has been said.
     """
-    if call is not None and len(given := _positional(call)) == 4:
-        if given[1:] != ["q", "k", "v"]:
+    if call is not None and len(arguments := _positional(call)) == 4:
+        if arguments[1:] != ["q", "k", "v"]:
             raise TypeError(
-                f"call takes {', '.join(given)}: write call(layer, x, *, ...), or "
+                f"call takes {', '.join(arguments)}: write call(layer, x, *, ...), or "
                 "call(function, q, k, v, *, ...) for a function of heads"
             )
         layer = HeadsLayer(attention, call, num_heads=4, head_dim=6)
@@ -139,16 +137,18 @@ def recognize(attention: Any, call: Callable[..., Any] | None) -> Usual:
     if call is not None:
         return usual
     names = arguments_of(attention)
-    triple = next((each for each in _TRIPLES if {*each} <= {*names}), None)
+    triple = next((triple for triple in _TRIPLES if {*triple} <= {*names}), None)
     needed = {*_required(attention)} - {"causal", "is_causal"}
     if triple is not None and needed <= {*triple}:
-        found = _call_of_heads(names, triple) if not usual.parts else None
+        heads_call = _call_of_heads(names, triple) if not usual.parts else None
         has_weights = isinstance(attention, nn.Module) and any(
             True for _ in attention.parameters()
         )
-        if found is not None and not has_weights:
-            layer = HeadsLayer(attention, found, num_heads=4, head_dim=6)
-            return Usual(layer, as_layer(found, crossing=True), [_heads_parts(layer)])
+        if heads_call is not None and not has_weights:
+            layer = HeadsLayer(attention, heads_call, num_heads=4, head_dim=6)
+            return Usual(
+                layer, as_layer(heads_call, crossing=True), [_heads_parts(layer)]
+            )
         if {"key_padding_mask", "attn_mask", "is_causal"} <= {*names}:
             usual.call = _call_like_mha(triple)
         elif has_weights:
@@ -162,7 +162,7 @@ def recognize(attention: Any, call: Callable[..., Any] | None) -> Usual:
 
 def _positional(call: Callable[..., Any]) -> list[str]:
     parameters = inspect.signature(call).parameters.values()
-    return [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
+    return [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
 
 
 def _heads_parts(layer: HeadsLayer) -> dict[str, Any]:
@@ -178,8 +178,8 @@ def as_layer(call: Callable[..., Any], *, crossing: bool = False) -> Callable[..
         crossing: Whether keys and values may come from another sequence.
     """
 
-    def run(layer: HeadsLayer, x: Tensor, **given: Any) -> Any:
-        return layer(x, by=call, **given)
+    def run(layer: HeadsLayer, x: Tensor, **options: Any) -> Any:
+        return layer(x, by=call, **options)
 
     words = {**declared(call), **({"context": False} if crossing else {})}
     return Adapted(run, tuple(words.items()))
@@ -213,11 +213,11 @@ def _call_like_mha(names: tuple[str, ...]) -> Callable[..., Any]:
         real: Tensor | None = None,
     ) -> Any:
         first = getattr(layer, "batch_first", True)
-        given = (x, context, context)
+        inputs = (x, context, context)
         if not first:
-            given = tuple(each.transpose(0, 1) for each in given)
+            inputs = tuple(sequence.transpose(0, 1) for sequence in inputs)
         mask = ~causal_mask(x.shape[1], context.shape[1]) if causal else None
-        sequences = dict(zip(names, given, strict=True))
+        sequences = dict(zip(names, inputs, strict=True))
         if real is None:
             plain = {"attn_mask": mask, "is_causal": causal, "need_weights": False}
             output = layer(**sequences, **plain)
@@ -276,15 +276,19 @@ def _find_parts(layer: nn.Module, usual: Usual) -> None:
     count = next((name for name in _COUNTS if _is_count(layer, name)), None)
     own = [name for name, _ in layer.named_parameters(recurse=False)]
     with_weights = {
-        name: each
-        for name, each in layer.named_children()
-        if any(True for _ in each.parameters())
+        name: module
+        for name, module in layer.named_children()
+        if any(True for _ in module.parameters())
     }
-    heads = [each for each in with_weights.values() if isinstance(each, nn.ModuleList)]
+    heads = [
+        module for module in with_weights.values() if isinstance(module, nn.ModuleList)
+    ]
     if len(heads) == 1 and not own and len(with_weights) <= 2:
         _find_list(with_weights, heads[0], usual)
         return
-    triple = next((each for each in _PROJECTIONS if {*each} <= {*with_weights}), None)
+    triple = next(
+        (triple for triple in _PROJECTIONS if {*triple} <= {*with_weights}), None
+    )
     rest = [name for name in with_weights if name not in (triple or ())]
     if triple is not None:
         for word, name in zip("qkv", triple, strict=True):
@@ -298,14 +302,14 @@ def _find_parts(layer: nn.Module, usual: Usual) -> None:
     linear = [name for name in rest if _is_linear(with_weights[name])]
     if triple is not None and len(linear) == 1:
         usual.code["o"] = f"layer.{linear[0]}"
-    if own or not all(_is_linear(each) for each in with_weights.values()):
+    if own or not all(_is_linear(module) for module in with_weights.values()):
         return
     if triple is not None and len(rest) <= 1:
         if count is None:
             return
         num_heads = getattr(layer, count)
         q, k, v = (with_weights[name] for name in triple)
-        width, of_keys = (_sizes(each)[1] for each in (q, k))
+        width, of_keys = (_sizes(projection)[1] for projection in (q, k))
         kv_heads = of_keys * num_heads // width
         o = with_weights[rest[0]] if rest else None
         parts = {"q": q, "k": k, "v": v, "o": o, "num_heads": num_heads}
@@ -329,12 +333,14 @@ def _find_list(
     with_weights: dict[str, nn.Module], heads: nn.ModuleList, usual: Usual
 ) -> None:
     """Find the projections of a list of heads and of what joins them."""
-    children = [dict(each.named_children()) for each in heads]
-    triple = next((each for each in _PROJECTIONS if {*each} <= {*children[0]}), None)
-    others = [each for each in with_weights.values() if each is not heads]
+    children = [dict(head.named_children()) for head in heads]
+    triple = next(
+        (triple for triple in _PROJECTIONS if {*triple} <= {*children[0]}), None
+    )
+    others = [module for module in with_weights.values() if module is not heads]
     if triple is None or not all(map(_is_linear, others)):
         return
-    q, k, v = (together(*(each[name] for each in children)) for name in triple)
+    q, k, v = (together(*(modules[name] for modules in children)) for name in triple)
     parts = {"q": q, "k": k, "v": v, "o": others[0] if others else None}
     usual.parts = [{**parts, "num_heads": len(heads)}]
 
@@ -368,7 +374,7 @@ def _is_count(layer: nn.Module, name: str) -> bool:
 def _is_linear(module: nn.Module) -> bool:
     """Return whether a module is linear: a matrix and perhaps a bias."""
     parameters = [*module.parameters()]
-    return parameters[0].ndim == 2 and [each.ndim for each in parameters[1:]] in (
+    return parameters[0].ndim == 2 and [p.ndim for p in parameters[1:]] in (
         [],
         [1],
     )
@@ -378,7 +384,7 @@ def _sizes(module: nn.Module) -> tuple[int, int]:
     """Return how many features a linear module takes and returns."""
     matrix = next(iter(module.parameters()))
     linear = next(
-        (each for each in module.modules() if isinstance(each, nn.Linear)), None
+        (child for child in module.modules() if isinstance(child, nn.Linear)), None
     )
     if linear is not None:
         return linear.in_features, linear.out_features
@@ -420,18 +426,18 @@ def adapter_for(
         asks: Whether to ask whether it is causal.
         like: Whether to write what it should compute.
     """
-    said = [f"causal={causal},"] if causal is not None else [_CAUSAL] * asks
+    causal_lines = [f"causal={causal},"] if causal is not None else [_CAUSAL] * asks
     if not isinstance(attention, nn.Module):
-        given = "".join(
-            f"        {line}\n" for line in _given_lines(arguments_of(attention))
+        args = "".join(
+            f"        {line}\n" for line in _argument_lines(arguments_of(attention))
         )
         head = (
             "    # a function of heads, (B, H, T, d): give it q, k and v. If it takes\n"
             "    # masks: lambda f, q, k, v, *, causal, real: ..."
         )
         call_of_heads = "    call=lambda f, q, k, v: f("
-        ends = [f"    {line}" for line in said]
-        lines = ["check_attention(", "    f,", head, call_of_heads, given + "    ),"]
+        ends = [f"    {line}" for line in causal_lines]
+        lines = ["check_attention(", "    f,", head, call_of_heads, args + "    ),"]
         return "\n".join([*lines, *ends, ")"])
     lines = ["check_attention(", "    layer,"]
     if call:
@@ -439,20 +445,20 @@ def adapter_for(
     if like:
         lines.append("    like=Reference(")
         lines += [f"        {line}" for line in _like_lines(attention, usual)]
-        lines += [f"        {line}" for line in said]
+        lines += [f"        {line}" for line in causal_lines]
         lines.append("        # and what else it has: rotary=, alibi=, window=, scale=")
         lines.append("    ),")
     else:
-        lines += [f"    {line}" for line in said]
+        lines += [f"    {line}" for line in causal_lines]
     return "\n".join([*lines, ")"])
 
 
 _CAUSAL = "causal=...,  # whether a token ignores later ones, if call cannot say"
 
 
-def _call_lines(given: dict[str, inspect.Parameter]) -> list[str]:
+def _call_lines(parameters: dict[str, inspect.Parameter]) -> list[str]:
     """Return how a layer is called, with what its other arguments could be given."""
-    rest = dict([*given.items()][1:])
+    rest = dict([*parameters.items()][1:])
     for name in _HARMLESS:
         rest.pop(name, None)
     if not rest:
@@ -463,17 +469,17 @@ def _call_lines(given: dict[str, inspect.Parameter]) -> list[str]:
         "# causal is a bool; real is (B, T), True for tokens. Declare what it can do.",
         "call=lambda layer, x: layer(",
         "    x,",
-        *[f"    {line}" for line in _given_lines(rest)],
+        *[f"    {line}" for line in _argument_lines(rest)],
         "),",
         "# pieces=lambda layer, parts: ...,  # if it has a cache: read one by one",
     ]
 
 
-def _given_lines(parameters: dict[str, inspect.Parameter]) -> list[str]:
+def _argument_lines(parameters: dict[str, inspect.Parameter]) -> list[str]:
     """Return a line for each argument, as a comment if it has a default."""
     return [
-        f"{name}=...," if each.default is each.empty else f"# {name}=...,"
-        for name, each in parameters.items()
+        f"{name}=...," if p.default is p.empty else f"# {name}=...,"
+        for name, p in parameters.items()
     ]
 
 
@@ -488,7 +494,7 @@ def _like_lines(attention: Any, usual: Usual) -> list[str]:
     lines: list[str] = []
     if isinstance(attention, nn.Module):
         children = [f"layer.{name}" for name, _ in attention.named_children()]
-        if missing := [each for each in children if each not in code.values()]:
+        if missing := [child for child in children if child not in code.values()]:
             lines.append(f"# not used below: {', '.join(missing)}")
     lines += [f"{word}={code.get(word, '...')}," for word in "qkvo"]
     return [*lines, f"num_heads={count},"]

@@ -162,11 +162,11 @@ def _find(page: Page, text: str) -> int:
 
     The whole text is searched for first, line by line, then less and less of it.
     """
-    wanted = [line.strip() for line in text.splitlines() if line.strip()]
+    needle = [line.strip() for line in text.splitlines() if line.strip()]
     lines = [line.strip() for line in page.lines]
-    for count in range(len(wanted), 0, -1):
+    for count in range(len(needle), 0, -1):
         for index in range(len(lines)):
-            if lines[index : index + count] == wanted[:count]:
+            if lines[index : index + count] == needle[:count]:
                 return index + 1
-    first = wanted[0] if wanted else "nothing"
+    first = needle[0] if needle else "nothing"
     return next((n for n, line in enumerate(lines, start=1) if first in line), 1)

@@ -27,9 +27,9 @@ class NoChromiumError(RuntimeError):
 
 def find_chromium() -> str | None:
     """Return the path of Chromium or a browser based on it, if there is one."""
-    wanted = os.environ.get("CHROMIUM")
-    if wanted:
-        return shutil.which(wanted)
+    configured = os.environ.get("CHROMIUM")
+    if configured:
+        return shutil.which(configured)
     paths = filter(None, map(shutil.which, _NAMES))
     return next(paths, str(_MAC) if _MAC.is_file() else None)
 

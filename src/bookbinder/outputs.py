@@ -83,6 +83,9 @@ def compare(page: Page, chain: Chain, outputs: list[str]) -> Iterator[Problem]:
     differs is told, because those after it stand elsewhere.
     """
     for block, printed in zip(chain.blocks, outputs, strict=True):
+        if reason := _unprintable(printed):
+            yield Problem(page.path, block.line, reason)
+            continue
         shown = split_lines(block.output.text) if block.output else []
         ran = split_lines(printed)
         if not block.output:
@@ -107,9 +110,6 @@ def compare(page: Page, chain: Chain, outputs: list[str]) -> Iterator[Problem]:
             gives = "nothing" if theirs is None else repr(theirs)
             reason = f"the page shows {ours}, the run gives {gives}: {_REMEDY}"
             yield Problem(page.path, line, reason)
-        if printed and not printed.endswith("\n") and not different:
-            reason = "the output does not end with a line break"
-            yield Problem(page.path, block.line, reason)
 
 
 def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:

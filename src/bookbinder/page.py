@@ -330,9 +330,9 @@ def _read_fence(page: Page, fence: Fence, markers: dict[str, int]) -> None:
         page.refuse(line, reason, code=True)
 
     for marker, line in markers.items():
-        wanted = "python" if marker == CONTINUES else "text"
-        if fence.info != wanted:
-            refuse(f"{marker} must stand before a ```{wanted} block", line)
+        expected = "python" if marker == CONTINUES else "text"
+        if fence.info != expected:
+            refuse(f"{marker} must stand before a ```{expected} block", line)
     language = fence.info.partition(" ")[0]
     if fence.info == "python":
         block = Block(fence.text, fence.line, fence.end)

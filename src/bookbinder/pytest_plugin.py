@@ -150,13 +150,13 @@ def pytest_runtest_makereport(
     if not evidence or not item.path.resolve().is_relative_to(root.resolve()):
         return report
     page, names = evidence.page, stash[_passed].setdefault(item.path, set())
-    wanted = {"audit", "evidence", *(f"line {chain.line}" for chain in page.chains)}
+    required = {"audit", "evidence", *(f"line {chain.line}" for chain in page.chains)}
     with contextlib.suppress(OSError):  # A checkout may be read-only.
         if not report.passed:
             record_file(root, page.path).unlink(missing_ok=True)
         elif call.when == "call":
             names.add(item.name)
-            if wanted <= names and item.name == "evidence":
+            if required <= names and item.name == "evidence":
                 record = make_record(page, evidence.lines, root, stash[_standing_on])
                 write_record(root, page, record)
     return report

@@ -145,8 +145,8 @@ def _run(diagram: Diagram, page: Page) -> dict[str, Any]:
     names: dict[str, Any] = {**provided}
     lines = range(max(diagram.program) + 1)
     tree = ast.parse("\n".join(diagram.program.get(line, "") for line in lines))
-    wanted = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    for definition in _definitions(page, wanted - names.keys()):
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for definition in _definitions(page, used - names.keys()):
         exec(compile(definition, CODE_OF_PAGE, "exec"), names)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -154,14 +154,14 @@ def _run(diagram: Diagram, page: Page) -> dict[str, Any]:
     return {n: v for n, v in names.items() if n not in provided or provided[n] is not v}
 
 
-def _definitions(page: Page, wanted: set[str]) -> Iterator[ast.Module]:
+def _definitions(page: Page, missing: set[str]) -> Iterator[ast.Module]:
     """Return the functions of a page that a program calls, after their imports."""
-    for chain in page.chains if wanted else ():
+    for chain in page.chains if missing else ():
         tree = ast.parse("".join(block.code for block in chain.blocks))
         functions: list[ast.stmt] = [
             node
             for node in tree.body
-            if isinstance(node, ast.FunctionDef) and node.name in wanted
+            if isinstance(node, ast.FunctionDef) and node.name in missing
         ]
         imports = [n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
         if functions:
@@ -212,10 +212,10 @@ def _wrong_shapes(
             yield line, f"{draws} {len(shapes)} shapes, but is {len(tensors)} tensors"
             continue
         for shape, tensor in zip(shapes, tensors, strict=True):
-            wanted = tuple(_size(part, sizes) for part in _parts(shape))
+            expected = tuple(_size(part, sizes) for part in _parts(shape))
             # Several tensors may share one shape.
             for one in tensor if isinstance(tensor, tuple) else [tensor]:
-                if (seen := _shape(one)) != wanted:
+                if (seen := _shape(one)) != expected:
                     read = ", ".join(letters.get(size, str(size)) for size in seen)
                     reason = f"{draws} {shape}, but the pass gives ({read}): {seen}"
                     yield line, reason

@@ -22,7 +22,7 @@ class Trace:
     """The tensors of a pass, by their names in the library's code.
 
     ``steps.q`` is the last value of the local variable ``q`` in the outermost function
-    that has one; ``steps.each("x", "GPT.forward")`` returns every value that it had
+    that has one; ``steps.values("x", "GPT.forward")`` returns every value that it had
     there, in order; ``steps.result`` is the result.
     """
 
@@ -31,7 +31,7 @@ class Trace:
         # Each value that a variable has had: how far inside, where, its name, and it.
         self._values: list[tuple[int, FrameType, str, Any]] = []
 
-    def each(self, name: str, function: str = "") -> list[Any]:
+    def values(self, name: str, function: str = "") -> list[Any]:
         """Return all values of a local variable in order.
 
         Args:

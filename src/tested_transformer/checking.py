@@ -63,8 +63,8 @@ def _masked(
     real: Tensor | None = None,
 ) -> Tensor:
     mask = None if real is None else real[:, None, None]
-    other = None if context is x else context
-    return layer(x, context=other, mask=mask, causal=causal)
+    cross_context = None if context is x else context
+    return layer(x, context=cross_context, mask=mask, causal=causal)
 
 
 @adapter.register
@@ -177,15 +177,15 @@ def _choosing_keys(
     order = order.argsort(dim=-1, descending=True, stable=True)
     mask = mask & (order.argsort(dim=-1) < chosen.keys_per_query)
     q, k, v = (
-        split_heads(project(each), heads)
-        for project, each, heads in (
+        split_heads(project(source), heads)
+        for project, source, heads in (
             (layer.q_proj, x, layer.num_heads),
             (layer.k_proj, context, layer.num_kv_heads),
             (layer.v_proj, context, layer.num_kv_heads),
         )
     )
     if layer.qk_norm:
-        q, k = (F.layer_norm(each, each.shape[-1:]) for each in (q, k))
+        q, k = (F.layer_norm(tensor, tensor.shape[-1:]) for tensor in (q, k))
     heads, _ = attention_with_weights(q, k, v, mask=mask[:, None])
     return layer.o_proj(merge_heads(heads))
 
@@ -282,7 +282,7 @@ def _compressing(layer: _Layer, x: Tensor) -> Tensor:
     size = settings.compress
 
     def entries(compressor: _Layer, x: Tensor) -> Tensor:
-        made = [x.new_zeros(len(x), 0, compressor.norm.weight.shape[0])]
+        pooled = [x.new_zeros(len(x), 0, compressor.norm.weight.shape[0])]
         content, gates = compressor.kv_proj(x), compressor.gate_proj(x)
         for end in range(size, length + 1, size):
             own = slice(end - size, end)
@@ -294,10 +294,10 @@ def _compressing(layer: _Layer, x: Tensor) -> Tensor:
                     own = slice(end - 2 * size, end - size)
                     bias = compressor.position_bias
                     earlier = content[:, own], gates[:, own] + bias
-                    parts += [tuple(each[..., :half] for each in earlier)]
-            c, g = (torch.cat(each, dim=1) for each in zip(*parts, strict=True))
-            made.append(compressor.norm((c * g.softmax(1)).sum(1))[:, None])
-        return torch.cat(made, dim=1)
+                    parts += [tuple(tensor[..., :half] for tensor in earlier)]
+            c, g = (torch.cat(tensors, dim=1) for tensors in zip(*parts, strict=True))
+            pooled.append(compressor.norm((c * g.softmax(1)).sum(1))[:, None])
+        return torch.cat(pooled, dim=1)
 
     place = torch.arange(length)[:, None]
     near = (place >= place.T) & (place - settings.window < place.T)

@@ -270,13 +270,13 @@ def validate_kinds(**tensors: Tensor) -> None:
             raise TypeError(f"{name} must be a tensor; it is a {type(tensor).__name__}")
     (first, one), *rest = tensors.items()
     names = ", ".join([first, *(name for name, _ in rest[:-1])]) + f" and {rest[-1][0]}"
-    if any(other.device != one.device for _, other in rest):
-        others = "".join(f", {name} on {other.device}" for name, other in rest)
+    if any(tensor.device != one.device for _, tensor in rest):
+        others = "".join(f", {name} on {tensor.device}" for name, tensor in rest)
         raise ValueError(
             f"{names} must be on one device: {first} is on {one.device}{others}"
         )
     # Under autocast the products convert their factors to one type.
-    alike = all(other.dtype == one.dtype for _, other in rest)
+    alike = all(tensor.dtype == one.dtype for _, tensor in rest)
     if not (alike or torch.is_autocast_enabled(one.device.type)):
         kinds = ", ".join(f"{name} is {_name(x.dtype)}" for name, x in tensors.items())
         raise TypeError(f"{names} must have one dtype: {kinds}")
@@ -331,9 +331,9 @@ def _validate_axes(
     # mask for each sequence, or one for each head?
     full = mask.ndim in (2, len(scores))
     if not full or not _broadcasts(mask.shape, scores):
-        wanted = "(T, S) or (B, H, T, S), each axis full or 1"
+        expected = "(T, S) or (B, H, T, S), each axis full or 1"
         raise ValueError(
-            f"{name} is {_show(mask)} but must be {wanted}; "
+            f"{name} is {_show(mask)} but must be {expected}; "
             f"the scores are {tuple(scores)}{_advise_on_axes(name, mask, scores)}"
         )
     if mask.device != device:

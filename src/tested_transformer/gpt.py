@@ -535,7 +535,7 @@ class GPT(nn.Module):
         trained = [m for m in self.modules() if isinstance(m, IndexTrained)]
         if not trained:
             return numbers_of(self).new_zeros(())
-        return torch.stack([each.index_loss for each in trained]).mean()
+        return torch.stack([module.index_loss for module in trained]).mean()
 
     def num_parameters(self, *, active: bool = False) -> int:
         """Count the parameters, or only those that one token goes through."""

@@ -275,8 +275,8 @@ def gated_heads(
     _validate_layers(model, gates, instead)
     with ExitStack() as hooks:
         for layer, block in enumerate(model.blocks):
-            other = None if instead is None else instead[layer]
-            hook = _gate(gates[layer], other)
+            replacement = None if instead is None else instead[layer]
+            hook = _gate(gates[layer], replacement)
             o_proj = block.attention.o_proj
             hooks.enter_context(o_proj.register_forward_pre_hook(hook))
         yield

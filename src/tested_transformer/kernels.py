@@ -74,7 +74,7 @@ def fused_attention(
     # row attend to everything, and set its output to zero afterwards.
     forbidden = ~allowed if score_bias is None else allowed.isneginf()
     empty = forbidden.all(dim=-1, keepdim=True)
-    allowed = allowed.masked_fill(empty, 0.0 if allowed.is_floating_point() else True)
+    allowed = allowed | empty if score_bias is None else allowed.masked_fill(empty, 0.0)
     return _call_kernel(q, k, v, allowed, **options).masked_fill(empty, 0.0)
 
 

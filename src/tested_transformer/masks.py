@@ -84,7 +84,7 @@ def sliding_window_mask(
     Source: Beltagy et al., 2020, "Longformer", section 3.1, with a window that looks
     back only.
     """
-    _validate_whole("window", window)
+    _validate_integer("window", window)
     if window < 1:
         raise ValueError(f"window={window} must be positive")
     causal = causal_mask(num_queries, num_keys, device=device)
@@ -224,12 +224,12 @@ def _validate_lengths(lengths: Tensor) -> None:
 
 
 def _validate_length(name: str, value: int) -> None:
-    _validate_whole(name, value)
+    _validate_integer(name, value)
     if value < 0:
         raise ValueError(f"{name}={value} must not be negative")
 
 
-def _validate_whole(name: str, value: int) -> None:
+def _validate_integer(name: str, value: int) -> None:
     # torch.export passes symbolic lengths, which are not ints but behave like them.
     if isinstance(value, (bool, float, Tensor)):
         shown = "a tensor" if isinstance(value, Tensor) else value

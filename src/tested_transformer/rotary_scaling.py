@@ -136,7 +136,7 @@ def yarn_rates(
     base: float = 10_000.0,
     fast: float = 32.0,
     slow: float = 1.0,
-    whole: bool = True,
+    truncate: bool = True,
 ) -> Float[Tensor, "half"]:
     """Return YaRN's rates: keep fast pairs, slow the slow ones, with a ramp between.
 
@@ -152,7 +152,7 @@ def yarn_rates(
         base: The base that the model was trained with.
         fast: Pairs that turn this often or more are kept.
         slow: Pairs that turn no more often than this are slowed fully.
-        whole: Let the ramp begin and end at whole indices; gpt-oss does not.
+        truncate: Let the ramp begin and end at whole indices; gpt-oss does not.
 
     Raises:
         ValueError: If ``factor`` is less than 1, ``trained_length`` is not positive,
@@ -164,7 +164,7 @@ def yarn_rates(
     _validate_factor(factor)
     _validate_ramp(trained_length, fast, slow)
     plain = plain_rates(head_dim, base=base)
-    slowed = _ramp(head_dim, base, trained_length, fast, slow, whole)
+    slowed = _ramp(head_dim, base, trained_length, fast, slow, truncate)
     return plain * (1 - slowed) + plain / factor * slowed
 
 
@@ -293,7 +293,7 @@ def _ramp(
     trained_length: int,
     fast: float,
     slow: float,
-    whole: bool,
+    truncate: bool,
 ) -> Float[Tensor, "half"]:
     """Return how much YaRN slows each pair, from 0 (not at all) to 1 (fully)."""
 
@@ -304,7 +304,7 @@ def _ramp(
         return -head_dim * math.log(rate) / (2 * math.log(base))
 
     first, last = pair_that_turns(fast), pair_that_turns(slow)
-    if whole:
+    if truncate:
         first, last = math.floor(first), math.ceil(last)
     first, last = max(first, 0), min(last, head_dim - 1)
     pairs = torch.arange(head_dim // 2, dtype=torch.float64)

@@ -190,7 +190,7 @@ def _apart(places: list[list[_Place]]) -> list[_Place]:
 
 def _meets(place: _Place, taken: Iterable[_Place]) -> bool:
     return any(
-        (place.low < other.high + _APART).all()
-        and (other.low < place.high + _APART).all()
-        for other in taken
+        (place.low < placed.high + _APART).all()
+        and (placed.low < place.high + _APART).all()
+        for placed in taken
     )

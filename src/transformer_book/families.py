@@ -77,45 +77,45 @@ def tiny(name: str, *, num_layers: int = 2) -> GPT:
 _EQUAL, _EIGHT_BITS, _FOUR_BITS = 1e-5, 0.05, 0.5
 
 
-def _gap(found: Tensor, wanted: Tensor) -> float:
-    return float((found - wanted).norm() / wanted.norm())
+def _gap(output: Tensor, expected: Tensor) -> float:
+    return float((output - expected).norm() / expected.norm())
 
 
 def _read(make: Callable[[GPT], Reader], model: GPT, text: Tensor) -> float:
     reader = make(model)
     # Longer than the group of tokens that a quantized cache rounds together.
-    found = [reader.read(text[:, :35].tolist())]
-    found += [reader.step(token) for token in text[:, 35:].T]
-    return _gap(torch.stack(found, dim=1), model(text)[:, 34:])
+    logits = [reader.read(text[:, :35].tolist())]
+    logits += [reader.step(token) for token in text[:, 35:].T]
+    return _gap(torch.stack(logits, dim=1), model(text)[:, 34:])
 
 
 def _pad(model: GPT, text: Tensor) -> float:
-    found = CachedReader(model).read([text[0].tolist(), text[1, :5].tolist()])
-    return _gap(found[1], model(text[1:, :5])[0, -1])
+    logits = CachedReader(model).read([text[0].tolist(), text[1, :5].tolist()])
+    return _gap(logits[1], model(text[1:, :5])[0, -1])
 
 
 def _speculate(model: GPT, text: Tensor) -> float:
     greedy, prompt, config = Sampling(temperature=0.0), text[0, :9], model.config
-    [wanted] = generate(model, prompt[None], max_new_tokens=7, sampling=greedy)
+    [expected] = generate(model, prompt[None], max_new_tokens=7, sampling=greedy)
     one = {"num_layers": 1, "windows": config.window_of(0), "rotary_layers": None}
     small = GPT(replace(config, **one)).eval()
-    found = speculate(
+    speculation = speculate(
         model,
         prompt.tolist(),
         ModelDrafter(small, probabilities=greedy.probabilities),
         max_new_tokens=7,
         probabilities=greedy.probabilities,
     )
-    return float(found.tokens != wanted)
+    return float(speculation.tokens != expected)
 
 
 def _serve(model: GPT, text: Tensor) -> float:
     greedy, prompts = Sampling(temperature=0.0), [row.tolist() for row in text[:, :9]]
-    wanted = generate(model, prompts, max_new_tokens=5, sampling=greedy)
+    expected = generate(model, prompts, max_new_tokens=5, sampling=greedy)
     requests = [Request(prompt=prompt, max_new_tokens=5) for prompt in prompts]
     server = Server(model, num_pages=8, page_size=4, probabilities=greedy.probabilities)
     serve(server, requests)
-    return float([request.answer for request in requests] != wanted)
+    return float([request.answer for request in requests] != expected)
 
 
 def _stretch(model: GPT, text: Tensor) -> float:
@@ -128,8 +128,8 @@ def _stretch(model: GPT, text: Tensor) -> float:
 def _prune(model: GPT, text: Tensor) -> float:
     heads = [(0, 2), (0, 3)]  # which share a head of keys and values
     with gated_heads(model, shut(model, heads)):
-        wanted = model(text)
-    return _gap(prune_heads(model, heads)(text), wanted)
+        expected = model(text)
+    return _gap(prune_heads(model, heads)(text), expected)
 
 
 def _record(model: GPT, text: Tensor) -> float:

@@ -91,17 +91,17 @@ class Scalar:
     # --8<-- [start:backward]
     def backward(self) -> None:
         """Add this number's gradient to the ``grad`` of all its ancestors."""
-        found: set[Scalar] = {self}
+        visited: set[Scalar] = {self}
         unread: list[Scalar] = [self]
         while unread:
             for parent in unread.pop().parents:
-                if parent.parents and parent not in found:
-                    found.add(parent)
+                if parent.parents and parent not in visited:
+                    visited.add(parent)
                     unread.append(parent)
         self.grad = 1.0
         # From the youngest to the oldest: when a number has its turn, every number
         # computed from it has had its own, so its gradient is complete.
-        for number in sorted(found, key=attrgetter("born"), reverse=True):
+        for number in sorted(visited, key=attrgetter("born"), reverse=True):
             grad = number.grad
             for parent, slope in zip(number.parents, number.slopes, strict=True):
                 parent.grad += slope * grad

@@ -78,7 +78,7 @@ class ExchangeableAttention(Reference):
         kept = None
         if cache is not None:
             memory = (cache.keys, cache.values) if cache.length else ()
-            kept = [each[:, :, : cache.length] for each in memory]
+            kept = [tensor[:, :, : cache.length] for tensor in memory]
         real = None if mask is None else mask[:, 0, 0]
         output, weights = self.attend(x, causal=causal, real=real, kept=kept)
         if cache is not None and kept is not None:
@@ -131,8 +131,8 @@ def with_steps(model: GPT, steps: Steps) -> GPT:
             steps=steps,
         )
         weights = {
-            name.replace("_proj", ""): each
-            for name, each in before.state_dict().items()
+            name.replace("_proj", ""): weight
+            for name, weight in before.state_dict().items()
         }
         layer.to(next(before.parameters())).load_state_dict(weights)
         block.register_module("attention", layer.train(before.training))
@@ -146,9 +146,9 @@ def exhibit_layer(steps: Steps) -> ExchangeableAttention:
         layer = ExchangeableAttention(
             d_model=20, num_heads=4, num_kv_heads=2, dropout=0.1, steps=steps
         )
-    for each in layer.parameters():
+    for parameter in layer.parameters():
         # Larger than usual, so that scores are not all near 0.
-        each.data.mul_(3)
+        parameter.data.mul_(3)
     return layer
 
 
@@ -161,7 +161,7 @@ def kill_matrix(exhibits: Iterable[Exhibit]) -> dict[str, dict[str, bool]]:
         parts = {"q": layer.q, "k": layer.k, "v": layer.v, "o": layer.o}
         like = Reference(**parts, num_heads=4, num_kv_heads=2)
         verdicts = run_checks(layer, call=_call, like=like, pieces=_read)
-        caught[exhibit.name] = {each.check: each.passed is False for each in verdicts}
+        caught[exhibit.name] = {v.check: v.passed is False for v in verdicts}
     return caught
 
 
@@ -182,12 +182,12 @@ def _read(layer: ExchangeableAttention, parts: list[Tensor]) -> Tensor:
 # --8<-- [start:alone]
 def alone(matrix: Mapping[str, Mapping[str, bool]]) -> dict[str, list[str]]:
     """Return for each check the exhibits that no other check catches."""
-    found: dict[str, list[str]] = {name: [] for name in CHECKS}
+    exhibits: dict[str, list[str]] = {name: [] for name in CHECKS}
     for exhibit, row in matrix.items():
         catching = [name for name, caught in row.items() if caught]
         if len(catching) == 1:
-            found[catching[0]].append(exhibit)
-    return found
+            exhibits[catching[0]].append(exhibit)
+    return exhibits
 
 
 def redundant(matrix: Mapping[str, Mapping[str, bool]]) -> list[tuple[str, str]]:
@@ -197,10 +197,10 @@ def redundant(matrix: Mapping[str, Mapping[str, bool]]) -> list[tuple[str, str]]
         for name in CHECKS
     }
     return [
-        (one, other)
-        for one in sets
-        for other in sets
-        if one != other and sets[one] <= sets[other]
+        (first, second)
+        for first in sets
+        for second in sets
+        if first != second and sets[first] <= sets[second]
     ]
 
 

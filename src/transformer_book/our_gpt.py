@@ -102,21 +102,21 @@ def number_right(
         number: [words.encode(verb)[0] for verb in verb_forms(number)]
         for number in ("singular", "plural")
     }
-    right = asked = 0
-    for each in word_agreements(stories):
-        if each.distractors < distractors:
+    right = total = 0
+    for agreement in word_agreements(stories):
+        if agreement.distractors < distractors:
             continue
-        start = each.at
+        start = agreement.at
         while start > 0 and tokens[start - 1] != end:
             start -= 1
-        text = [end, *tokens[start : each.at + 1]]
+        text = [end, *tokens[start : agreement.at + 1]]
         if len(text) > seq_len:
             continue
         chances = model(torch.tensor([text]))[0, -1].softmax(dim=-1)
         singular = chances[ids["singular"]].sum() > chances[ids["plural"]].sum()
-        right += bool(singular) == each.singular
-        asked += 1
-    return right / asked
+        right += bool(singular) == agreement.singular
+        total += 1
+    return right / total
 
 
 def sentences_right(
@@ -187,15 +187,15 @@ def worth(*parts: str) -> str:
     for name in parts:
         if name not in rows:
             raise ValueError(f"{name!r} must be one of {', '.join(rows)}")
-    whole = next(iter(rows))
-    names = [whole, *(name for name in parts or rows if name != whole)]
+    baseline = next(iter(rows))
+    names = [baseline, *(name for name in parts or rows if name != baseline)]
     width = max(map(len, names)) + 2
     table = [f"{'':{width}}{'loss':20}{'number right, %':20}sentences right, %"]
     for name in names:
         row = rows[name]
-        loss = " ".join(f"{each:.2f}" for each in row["loss"])
-        number = " ".join(f"{100 * each:3.0f}" for each in row["number"])
-        right = " ".join(f"{100 * each:3.0f}" for each in row["sentences"])
+        loss = " ".join(f"{value:.2f}" for value in row["loss"])
+        number = " ".join(f"{100 * value:3.0f}" for value in row["number"])
+        right = " ".join(f"{100 * value:3.0f}" for value in row["sentences"])
         table.append(f"{name:{width}}{loss:20}{number:20}{right}")
     return "\n".join(table)
 
@@ -227,7 +227,7 @@ def worth_by_rate(*parts: str) -> str:
     ]
     for name in names:
         of_rates = [f"{name}, ½ × rates", name, f"{name}, 2 × rates"]
-        rows = [(at_once | others)[each] for each in of_rates]
+        rows = [(at_once | others)[row_name] for row_name in of_rates]
         shown = [
             " ".join(f"{factor * fmean(row[key]):4{form}}" for row in rows)
             for key, factor, form in (

@@ -43,7 +43,7 @@ class _ScriptedSource(RandomSource):
     def _decide(self, probabilities: list[float]) -> int:
         if self.step == len(self.way):
             first, *others = (i for i, p in enumerate(probabilities) if p > 0)
-            self.other_ways += [[*self.way, other] for other in others]
+            self.other_ways += [[*self.way, side] for side in others]
             self.way = [*self.way, first]
         side = self.way[self.step]
         self.step += 1

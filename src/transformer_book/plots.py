@@ -227,8 +227,10 @@ def head_maps(
     _check_labels("keys", keys, weights.shape[2])
     beside = 0.1 + _LETTER * max(map(len, queries))
     wide = max(len(line) for title in titles for line in title.split("\n"))
-    wanted = 0.15 + max(len(keys) * (0.16 if any(keys) else 0.1), 0.9 * _LETTER * wide)
-    most = max(1, min(columns, len(weights), int((_PHONE - beside) / wanted)))
+    min_width = 0.15 + max(
+        len(keys) * (0.16 if any(keys) else 0.1), 0.9 * _LETTER * wide
+    )
+    most = max(1, min(columns, len(weights), int((_PHONE - beside) / min_width)))
     rows = -(-len(weights) // most)
     columns = -(-len(weights) // rows)  # equally many in each row
     width_left = (_PHONE - beside) / columns - 0.15
@@ -236,7 +238,7 @@ def head_maps(
     # Adjacent letters must not touch, even if that makes the figure wider.
     cell = max(1.25 * _LETTER if any(keys) else 0, min(large, width_left / len(keys)))
     # Nor do labels below each other touch.
-    close = any(one and other for one, other in pairwise(queries))
+    close = any(upper and lower for upper, lower in pairwise(queries))
     tall = max(cell, 1.7 * _LETTER) if close else cell
     lines = max(title.count("\n") for title in titles)
     beyond = 0 if _upright(keys) else _LETTER * max(map(len, keys))
@@ -828,14 +830,14 @@ def _check_axes(weights: Tensor, axes: str) -> None:
         )
 
 
-def _check_labels(name: str, labels: Sequence[str], wanted: int) -> None:
-    if len(labels) != wanted:
-        raise ValueError(f"{name} has {len(labels)} labels; weights need {wanted}")
+def _check_labels(name: str, labels: Sequence[str], num_labels: int) -> None:
+    if len(labels) != num_labels:
+        raise ValueError(f"{name} has {len(labels)} labels; weights need {num_labels}")
 
 
 def _check_number(
     name: str, number: int, most: int | None = None, things: str = "entries"
 ) -> None:
     if number < 1 or number > (most or number):
-        wanted = f"1 to {most}" if most else "1 or more"
-        raise ValueError(f"{name} has {number} {things}; it takes {wanted}")
+        allowed = f"1 to {most}" if most else "1 or more"
+        raise ValueError(f"{name} has {number} {things}; it takes {allowed}")

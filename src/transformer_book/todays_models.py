@@ -47,7 +47,7 @@ def attention_table() -> str:
     """Return a table of published models against the parts of their attention."""
     names = ["heads", "KV", "d_k", "rotary base", "window", "in attention"]
     models = published_models()
-    rows = {called: _attention(each.config) for called, each in models.items()}
+    rows = {called: _attention(model.config) for called, model in models.items()}
     return _table(names, rows)
 
 
@@ -55,7 +55,7 @@ def block_table() -> str:
     """Return a table of published models against the parts around attention."""
     names = ["layers", "width", "norms", "feed-forward", "and", "head"]
     models = published_models()
-    rows = {called: _block(each.config) for called, each in models.items()}
+    rows = {called: _block(model.config) for called, model in models.items()}
     return _table(names, rows)
 
 
@@ -73,8 +73,8 @@ def _attention(config: GPTConfig) -> list[str]:
     if config.qkv_bias or config.bias:
         parts.append("biases" if config.bias else "biases on q, k, v")
     if config.qk_norm:
-        whole = config.qk_norm == "projection"
-        parts.append("q, k normed" + ", all heads" * whole)
+        all_heads = config.qk_norm == "projection"
+        parts.append("q, k normed" + ", all heads" * all_heads)
     if isinstance(adjusted := config.attention, AdjustedSoftmax):
         parts += ["sinks"] * adjusted.learned_sink
         parts += [f"cap {adjusted.soft_cap:g}"] if adjusted.soft_cap else []

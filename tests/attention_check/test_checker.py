@@ -222,6 +222,7 @@ def test_a_cache_is_read_in_pieces() -> None:
     assert checked(Cached(exchanged=False), pieces=read).covered[2] == "in pieces"
     wrong = Cached(exchanged=True)
     assert checked(wrong).never_passed == ["past", "use_cache"]
+    assert check_attention(wrong).state == "cannot tell"
     report = checked(wrong, pieces=read)
     assert report.names == ("keys-and-values-exchanged-in-the-cache",)
     assert report.failed == ["cache"]

@@ -54,6 +54,14 @@ def test_a_bug_of_positions_sharing_batch_or_cache_is_named() -> None:
         assert report.names == (name,), str(report)
 
 
+def test_a_lost_mask_is_named_if_that_of_padding_is_lost_with_it() -> None:
+    for name in ("no-causal-mask", "only-while-training"):
+        layer = Stepped(KNOWN[name], "own")
+        layer.own.steps = replace(layer.own.steps, hide=lambda real: None)
+        report = check_attention(layer, call=call, like=layer.right, lengths=(7,))
+        assert name in report.names, str(report)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_heads_split_and_merged_without_the_transpose_are_named(kind: str) -> None:
     """The usual pair of mistakes: each undoes the shape of the other."""

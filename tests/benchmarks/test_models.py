@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from tested_transformer.checkpoints import load_shipped
 from tested_transformer.cli.command import make_parser
-from tested_transformer.cli.flags import given
+from tested_transformer.cli.flags import arguments_for
 from tested_transformer.data import tokenizer_from_dict, write_stories
 from tested_transformer.gpt import GPTConfig
 from tested_transformer.training import Recipe, evaluate, honest_loss
@@ -52,7 +52,7 @@ def test_a_card_says_how_its_model_was_made() -> None:
         assert card["name"] == name
         typed = make_parser().parse_args(shlex.split(command))
         for part, kind in (("config", GPTConfig), ("recipe", Recipe)):
-            settings = given(typed, kind)
+            settings = arguments_for(typed, kind)
             assert {key: card[part][key] for key in settings} == settings, name
         assert card["torch"].startswith("2.13")
         assert re.fullmatch("[0-9a-f]{40}", card["commit"])

@@ -139,7 +139,9 @@ def test_nothing_is_written_for_a_title_that_cannot_be(book: Path) -> None:
 def test_the_linters_speak_of_a_page_too(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     typo = "t" + "eh"  # In one piece, the linter would find it here.
-    page.write_text(f"# Title\n\nIn {typo} end.\n## Next\n\nText.\n", "utf-8")
+    output = "```text\na\tb\n```"
+    page.write_text(f"# Title\n\nIn {typo} end.\n## Next\n\n{output}\n", "utf-8")
     report = "\n".join(check(page, ROOT))
     assert f"{typo} ==> " in report
     assert "Headings should be surrounded by blank lines" in report
+    assert "tab" not in report

@@ -70,6 +70,7 @@ def test_a_page_with_a_problem_is_left_as_it_was(page: Path):
         ("print(x)", "print('```')", "23: the output has a line"),
         ("print(x)", "print('\\ud83d')", "23: the output has '\\ud83d', which"),
         ("print(x)", "print('\\x1b[1m')", "23: the output has '\\x1b', which"),
+        ("print(x)", "print('50%\\r100%')", "23: the output has '\\r', which"),
         ("print(x)", "import pytest; pytest.skip('x')", "24: Skipped: x: a block"),
         ("```python\nx", "```python x\nx", "17: <!--pytest-codeblocks:cont--> must"),
     ):

@@ -28,8 +28,8 @@ def test_steps_have_the_names_of_the_code() -> None:
 def test_a_variable_has_its_values_in_order() -> None:
     x = torch.rand(2, 5, 12)
     steps = traced(DecoderBlock(d_model=12, num_heads=3), x)
-    before, between, after = steps.each("x", "DecoderBlock.forward")
+    before, between, after = steps.values("x", "DecoderBlock.forward")
     assert before is x
     assert after is steps.result
     assert between.shape == x.shape
-    assert len(steps.each("x")) > 3
+    assert len(steps.values("x")) > 3

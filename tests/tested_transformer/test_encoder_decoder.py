@@ -358,3 +358,16 @@ def test_it_is_made_and_run_without_numbers():
         logits = model(source, torch.zeros(B, T, dtype=torch.long))
         logits.sum().backward()
     assert logits.shape == (B, T, V)
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_one_exported_program_translates_between_any_lengths():
+    model = make().eval()
+    source, target = (torch.export.Dim(name, min=1, max=11) for name in "st")
+    given = torch.randint(V, (B, T)), torch.randint(V, (B, T))
+    program = torch.export.export(
+        model, given, dynamic_shapes=({1: source}, {1: target})
+    ).module()
+    for s, t in ((T, T), (S, T), (1, 1), (1, 11), (11, 2)):
+        given = torch.randint(V, (B, s)), torch.randint(V, (B, t))
+        torch.testing.assert_close(program(*given), model(*given))

@@ -86,6 +86,11 @@ def test_balance_by_hand():
     # All go to the first: 2 * (1 * 3/4 + 0 * 1/4).
     layer(torch.tensor([[ln3, 0.0], [ln3, 0.0], [ln3, 0.0]]))
     assert layer.balance_loss.item() == pytest.approx(1.5)
+    # Two go to the first by a hair, one wholly to the second: an uneven load can be
+    # less than 1, here 2 * (2/3 * 1.02/3 + 1/3 * 1.98/3).
+    almost = float(torch.tensor(0.51 / 0.49).log())
+    layer(torch.tensor([[almost, 0.0], [almost, 0.0], [0.0, 99.0]]))
+    assert layer.balance_loss.item() == pytest.approx(0.89333, abs=1e-5)
 
 
 def test_the_balance_teaches_the_router():

@@ -326,3 +326,25 @@ def test_a_trained_bias_has_functional_gradients(causal: bool):
     q.requires_grad_()
     total(q).backward()
     torch.testing.assert_close(functional, q.grad)
+
+
+class Masked(torch.nn.Module):
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        return fused_attention(q, k, v, mask=mask)
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_an_exported_program_fills_no_booleans():
+    # The models of ONNX do, but onnxruntime cannot run them.
+    q, k, v = torch.randn(B, H, T, D_K), *torch.randn(2, B, H, S, D_K)
+    program = torch.export.export(Masked(), (q, k, v, some_keys(T, S)))
+    filled = [
+        node.meta["val"].dtype
+        for node in program.run_decompositions({}).graph.nodes
+        if "masked_fill" in str(node.target) or "where" in str(node.target)
+    ]
+    assert filled
+    assert torch.bool not in filled
+    mask = some_keys(T, S)
+    expected = fused_attention(q, k, v, mask=mask)
+    torch.testing.assert_close(program.module()(q, k, v, mask), expected)

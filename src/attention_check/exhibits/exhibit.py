@@ -7,7 +7,7 @@ from typing import Any
 
 from attention_check.steps import Steps
 
-__all__ = ["RIGHT", "Exhibit", "Publication", "exhibit", "issue", "other", "pull"]
+__all__ = ["RIGHT", "Exhibit", "Publication", "exhibit", "issue", "other_bug", "pull"]
 
 RIGHT = Steps()
 
@@ -61,7 +61,6 @@ class Exhibit:
             opposite, a question, or a repair that was proposed.
         reach: Where a limit lies, within which this step is right: "half precision",
             say. Empty if it is wrong wherever it has an effect.
-        whole: Whether the mask of padding may be lost in the same way.
         section: The section of the book that lists it; by default one of its own.
         settings: The settings that a layer needs for the bug to have an effect.
     """
@@ -72,7 +71,6 @@ class Exhibit:
     published: tuple[Publication, ...] = ()
     related: tuple[Publication, ...] = ()
     reach: str = ""
-    whole: bool = False
     section: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -105,15 +103,14 @@ def exhibit(
     *published: Publication,
     related: tuple[Publication, ...] = (),
     reach: str = "",
-    whole: bool = False,
     section: str = "",
     **settings: Any,
 ) -> Callable[[Callable[..., Any]], Exhibit]:
     """Return a decorator that turns a function into an exhibit."""
-    found = {"published": published, "related": related}
+    threads = {"published": published, "related": related}
     return partial(
-        Exhibit, step=step, reach=reach, section=section, settings=settings, **found
+        Exhibit, step=step, reach=reach, section=section, settings=settings, **threads
     )
 
 
-other = partial(exhibit, section="other-known-bugs")
+other_bug = partial(exhibit, section="other-known-bugs")

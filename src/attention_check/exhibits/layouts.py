@@ -94,7 +94,7 @@ def attention_across_batch(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *at: Tensor
 ) -> tuple[Tensor, None]:
     """Batch and time are exchanged: a token reads its position in other sequences."""
-    q, k, v = (each.transpose(0, 2) for each in (q, k, v))
+    q, k, v = (x.transpose(0, 2) for x in (q, k, v))
     across = None if mask is None else causal_mask(q.shape[2], q.shape[2])
     at = (torch.arange(q.shape[2]), torch.arange(k.shape[2]))
     return RIGHT.attend(layer, q, k, v, across, *at)[0].transpose(0, 2), None
@@ -144,7 +144,7 @@ def block_summaries(layer: Reference, x: Tensor, context: Tensor) -> _Three:
 
     def summed(x: Tensor) -> Tensor:
         blocks = x.split(4, dim=1)
-        return torch.cat([each + each.mean(1, keepdim=True) for each in blocks], dim=1)
+        return torch.cat([part + part.mean(1, keepdim=True) for part in blocks], dim=1)
 
     return RIGHT.project(layer, summed(x), summed(context))
 

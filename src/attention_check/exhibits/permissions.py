@@ -13,7 +13,6 @@ _Mask = Tensor | None
     "allow",
     issue("huggingface/transformers", 48745, "2026, closed"),
     issue("khirotaka/SAnD", 6, "2020, closed"),
-    whole=True,
 )
 # --8<-- [start:no_causal_mask]
 def no_causal_mask(layer: Reference, num_queries: int, num_keys: int) -> _Mask:
@@ -53,7 +52,6 @@ def without_itself(layer: Reference, num_queries: int, num_keys: int) -> Tensor:
         "intermediate_source/scaled_dot_product_attention_tutorial.py",
     ),
     issue("shiyu-coder/Kronos", 199, "2025, open"),
-    whole=True,
 )
 # --8<-- [start:only_while_training]
 def only_while_training(layer: Reference, num_queries: int, num_keys: int) -> _Mask:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attention_check.exhibits.exhibit import RIGHT, exhibit, issue, other, pull
+from attention_check.exhibits.exhibit import RIGHT, exhibit, issue, other_bug, pull
 from attention_check.reference import Reference
 
 _Two = tuple[Tensor, Tensor]
@@ -33,7 +33,7 @@ def _times(layer: Reference, factor: int, at: Tensor) -> Tensor:
     return factor * (at + start) - start
 
 
-@other("place")
+@other_bug("place")
 def rotary_on_queries_alone(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor
 ) -> _Three:
@@ -41,7 +41,7 @@ def rotary_on_queries_alone(
     return RIGHT.place(layer, q, k, v, t, _times(layer, 0, s))
 
 
-@other(
+@other_bug(
     "place",
     pull("PaddlePaddle/PaddleFleet", 1210, "2026, merged"),
     related=(pull("vllm-project/vllm-omni", 3828, "2026, open"),),
@@ -53,7 +53,7 @@ def rotary_on_keys_alone(
     return RIGHT.place(layer, q, k, v, _times(layer, 0, t), s)
 
 
-@other("place")
+@other_bug("place")
 def rotary_on_values(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor
 ) -> _Three:
@@ -61,7 +61,7 @@ def rotary_on_values(
     return RIGHT.place(layer, q, k, layer.turned(v, s), t, s)
 
 
-@other("place")
+@other_bug("place")
 def keys_turned_back(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor
 ) -> _Three:
@@ -69,7 +69,7 @@ def keys_turned_back(
     return RIGHT.place(layer, q, k, v, t, _times(layer, -1, s))
 
 
-@other("place")
+@other_bug("place")
 def keys_turned_too_far(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor
 ) -> _Three:
@@ -77,7 +77,7 @@ def keys_turned_too_far(
     return RIGHT.place(layer, q, k, v, t, s + 1)
 
 
-@other("place")
+@other_bug("place")
 def keys_turned_too_little(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor
 ) -> _Three:
@@ -152,13 +152,13 @@ def _signed(first: int, second: int, layer: Reference, x: Tensor, at: Tensor) ->
     return (there + back) / 2 + (there - back) / 2 * factors
 
 
-@other("place")
+@other_bug("place")
 def sine_without_minus(layer: Reference, *arguments: Tensor) -> _Three:
     """A sine of the rotation lacks its minus sign, so that pairs are mirrored."""
     return _turning(partial(_signed, -1, 1), layer, *arguments)
 
 
-@other("place")
+@other_bug("place")
 def sine_with_two_minuses(layer: Reference, *arguments: Tensor) -> _Three:
     """Both sines of the rotation have a minus sign, so that pairs are mirrored."""
     return _turning(partial(_signed, 1, -1), layer, *arguments)
@@ -173,11 +173,11 @@ def _of_the_other_pairing(layer: Reference, x: Tensor, at: Tensor) -> Tensor:
     else:
         first, second = (rates.repeat(2)[start::2] for start in (0, 1))
     # The two features of a pair get different angles.
-    one, other = rotary.turn(x, at, first), rotary.turn(x, at, second)
-    return torch.where(_first_of_pairs(rotary, x), one, other)
+    by_first, by_second = rotary.turn(x, at, first), rotary.turn(x, at, second)
+    return torch.where(_first_of_pairs(rotary, x), by_first, by_second)
 
 
-@other(
+@other_bug(
     "place",
     issue("xiangking/ark-nlp", 47, "2022, closed"),
     pull("facebookresearch/vjepa2", 15, "2025, open"),
@@ -196,31 +196,31 @@ def _of_the_width(layer: Reference, x: Tensor, at: Tensor) -> Tensor:
     return rotary.turn(x, at, rates)
 
 
-@other("place")
+@other_bug("place")
 def rates_of_the_width(layer: Reference, *arguments: Tensor) -> _Three:
     """The angles are computed from the model's width instead of the head's."""
     return _turning(_of_the_width, layer, *arguments)
 
 
-@other("place")
+@other_bug("place")
 def norm_of_queries_alone(layer: Reference, *arguments: Tensor) -> _Three:
     """Queries are normalized, but keys are not."""
     return RIGHT.place(_with(layer, norm_k=None), *arguments)
 
 
-@other("place", related=(issue("kyegomez/MegaVIT", 17, "2024, closed"),))
+@other_bug("place", related=(issue("kyegomez/MegaVIT", 17, "2024, closed"),))
 def norm_of_keys_alone(layer: Reference, *arguments: Tensor) -> _Three:
     """Keys are normalized, but queries are not."""
     return RIGHT.place(_with(layer, norm_q=None), *arguments)
 
 
-@other("place", pull("Cerebras/modelzoo", 85, "2026, open"))
+@other_bug("place", pull("Cerebras/modelzoo", 85, "2026, open"))
 def norms_lost(layer: Reference, *arguments: Tensor) -> _Three:
     """The layer has norms for queries and keys, but does not use them."""
     return RIGHT.place(_with(layer, norm_q=None, norm_k=None), *arguments)
 
 
-@other("attend", pull("meta-pytorch/attention-gym", 86, "2024, merged"))
+@other_bug("attend", pull("meta-pytorch/attention-gym", 86, "2024, merged"))
 def alibi_upside_down(layer: Reference, *arguments: Any) -> Any:
     """The bias of ALiBi has the wrong sign, so that distant keys get more weight."""
     if layer.alibi is not None and layer.alibi is not False:
@@ -255,7 +255,7 @@ def window_too_wide(
 # --8<-- [end:window_too_wide]
 
 
-@other("attend", pull("lightseekorg/tokenspeed", 578, "2026, merged"))
+@other_bug("attend", pull("lightseekorg/tokenspeed", 578, "2026, merged"))
 def window_too_narrow(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, mask: Any, t: Tensor, s: Tensor
 ) -> Any:
@@ -279,7 +279,7 @@ def old_keys_lost(kept: list[Tensor], k: Tensor, v: Tensor) -> _Two:
 # --8<-- [end:old_keys_lost]
 
 
-@other("extend")
+@other_bug("extend")
 def new_before_old(kept: list[Tensor], k: Tensor, v: Tensor) -> _Two:
     """The cache puts new keys and values before the old ones."""
     if not kept:
@@ -287,7 +287,7 @@ def new_before_old(kept: list[Tensor], k: Tensor, v: Tensor) -> _Two:
     return torch.cat([k, kept[0]], dim=2), torch.cat([v, kept[1]], dim=2)
 
 
-@other("extend")
+@other_bug("extend")
 def keys_and_values_exchanged_in_the_cache(
     kept: list[Tensor], k: Tensor, v: Tensor
 ) -> _Two:

@@ -74,15 +74,15 @@ def new_and_old() -> tuple[dict[Path, tuple[str, str]], list[Path]]:
 
     The pages are those of the book in the current folder.
     """
-    wanted = {
+    expected = {
         drawing(fence.text): (f"{file.as_posix()}:{fence.line}", fence.text)
         for file in sorted(Path("docs").rglob("*.md"))
         for fence in load_page(file, Path()).fences
         if fence.info == "mermaid"
     }
     there = {*DRAWINGS.glob("*.svg")}
-    new = {file: wanted[file] for file in wanted if file not in there}
-    return new, sorted(there - wanted.keys())
+    new = {file: expected[file] for file in expected if file not in there}
+    return new, sorted(there - expected.keys())
 
 
 def main() -> int:

@@ -43,6 +43,6 @@ def unique_ids(svg: str, stem: str, earlier: Iterable[object]) -> str:
         stem: The prefix of the ids.
         earlier: What is already on the page, perhaps including the same picture.
     """
-    copies = sum(f'id="{stem}-' in str(other) for other in earlier)
+    copies = sum(f'id="{stem}-' in str(content) for content in earlier)
     prefix = f"{stem}-{copies + 1}-" if copies else f"{stem}-"
     return _NAMES.sub(lambda name: name[0] + prefix, svg)

@@ -206,11 +206,11 @@ def standalone_run(code: str, path: str, library: Library) -> str:
     rest = "\n".join(lines).strip("\n")
     try:
         names = library.read(_RUN, "\n".join(map(ast.unparse, imports)))
-        found = [library.find(_RUN, name) for name in names]
-        needed = _needed([*filter(None, found)], library)
+        definitions = [library.find(_RUN, name) for name in names]
+        needed = _needed([*filter(None, definitions)], library)
         bound = {name for definition in needed for name in definition.names}
         if (
-            None in found  # a module of this package, not something in it
+            None in definitions  # a module of this package, not something in it
             or sum(d.last - d.first + 1 for d in needed) > _MOST_LINES
             or not bound.isdisjoint(_bound(ast.parse(rest)))
         ):
@@ -274,9 +274,9 @@ def _import_lines(imports: Iterable[str]) -> str:
         names[start or line].append(name)
     groups: tuple[list[str], list[str]] = ([], [])
     for start, imported in names.items():
-        other = start.split()[1].partition(".")[0] not in sys.stdlib_module_names
+        third_party = start.split()[1].partition(".")[0] not in sys.stdlib_module_names
         end = f"import {', '.join(imported)}" if start.startswith("from") else ""
-        groups[other].append(start + end)
+        groups[third_party].append(start + end)
     return "\n\n".join("\n".join(group) for group in groups if group)
 
 

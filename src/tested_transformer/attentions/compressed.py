@@ -223,7 +223,7 @@ class Compressed:
 
     positions: ClassVar[tuple[str, ...]] = (
         "rotary",
-        *(each for each in POSITIONS if each != "rotary"),
+        *(name for name in POSITIONS if name != "rotary"),
     )
     unsupported: ClassVar[tuple[str, ...]] = (
         "num_kv_heads",
@@ -530,7 +530,7 @@ class CompressedAttention(nn.Module):
         if is_open(x.shape[1]) and cache is None:
             # Two more, which nobody may read: sizes of 0 and 1 would not be left open.
             projected, table = (
-                F.pad(each, (0, 0, 0, 2 * size)) for each in (projected, table)
+                F.pad(tensor, (0, 0, 0, 2 * size)) for tensor in (projected, table)
             )
             new = new + 2
         # Not cut out, which would fix the rest that makes no entry.
@@ -540,12 +540,12 @@ class CompressedAttention(nn.Module):
         )
         groups, table = projected[:, places], table[:, :, places[again:, 0]]
         table = None if turns is None else table.unflatten(-1, (2, -1)).movedim(-2, 0)
-        parts = groups.split([2 * each.features for each in compressors], dim=-1)
-        made = [
+        parts = groups.split([2 * c.features for c in compressors], dim=-1)
+        pooled = [
             _turned(compressor(part)[:, None, again:], table)
             for compressor, part in zip(compressors, parts, strict=True)
         ]
-        entries, index = made if len(made) == 2 else (made[0], made[0][..., :0])
+        entries, index = pooled if len(pooled) == 2 else (pooled[0], pooled[0][..., :0])
         if cache is not None:
             entries, index = cache.entries.append(entries, index)
         return tokens, entries, index

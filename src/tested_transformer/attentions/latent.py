@@ -228,8 +228,10 @@ class LatentAttention(nn.Module):
         )
         absorbed = self.absorbed
         if absorbed is None:
-            naive, other = self.multiplications(q.shape[2], entries.shape[2])
-            absorbed = other < naive
+            naive_count, absorbed_count = self.multiplications(
+                q.shape[2], entries.shape[2]
+            )
+            absorbed = absorbed_count < naive_count
         if not is_plain(self.kv_up, nn.Linear):
             absorbed = False
         form = self._attend_absorbed if absorbed else self._attend_naive

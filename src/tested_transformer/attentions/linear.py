@@ -291,9 +291,9 @@ class LinearAttention(StateLayer):
 
 
 def _validate_log_decay(log_decay: Tensor, k: Tensor) -> None:
-    wanted = (*k.shape[:3], 1), (*k.shape,)
-    if (*log_decay.shape,) not in wanted:
+    allowed = (*k.shape[:3], 1), (*k.shape,)
+    if (*log_decay.shape,) not in allowed:
         raise ValueError(
-            f"log_decay must be {wanted[1]}, or 1 in the last axis; "
+            f"log_decay must be {allowed[1]}, or 1 in the last axis; "
             f"it is {tuple(log_decay.shape)}"
         )

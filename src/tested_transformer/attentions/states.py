@@ -231,7 +231,7 @@ class StateCache:
         """The memory of the state, in bytes, and of what it takes to go back."""
         older = () if self._older is None else (self._older,)
         recent = itertools.chain.from_iterable(self._recent)
-        return sum(each.nbytes for each in (self._state, *older, *recent))
+        return sum(tensor.nbytes for tensor in (self._state, *older, *recent))
 
     def reset(self) -> None:
         """Forget all tokens, but keep the memory of the state."""
@@ -372,7 +372,7 @@ class StateLayer(nn.Module):
             writes = (k, v, *self.gates(x, q))
             if tokens is not None:
                 real = tokens[:, None, :, None]
-                writes = (*(each.where(real, 0) for each in writes),)
+                writes = (*(tensor.where(real, 0) for tensor in writes),)
             heads, state = self.mix(q, writes, state)
         if isinstance(cache, StateCache):
             cache.keep(state, writes)
@@ -440,13 +440,13 @@ def _tokens_in(
     mask: Tensor, x: Float[Tensor, "B T D"], cache: Cache | None
 ) -> Bool[Tensor, "_ T"]:
     """Return which of the new tokens are no padding."""
-    wanted = len(x), 1, 1, x.shape[1] + (0 if cache is None else cache.length)
-    if getattr(mask, "shape", wanted) not in (wanted, (1, *wanted[1:])):
+    shape = len(x), 1, 1, x.shape[1] + (0 if cache is None else cache.length)
+    if getattr(mask, "shape", shape) not in (shape, (1, *shape[1:])):
         raise ValueError(
-            f"mask must be {wanted}, False for padding: a state hides a token from all "
+            f"mask must be {shape}, False for padding: a state hides a token from all "
             f"queries or from none; it is {tuple(mask.shape)}"
         )
-    validate_mask(mask, torch.Size(wanted), x.device)
+    validate_mask(mask, torch.Size(shape), x.device)
     return mask[:, 0, 0, -x.shape[1] :]
 
 
@@ -479,8 +479,8 @@ def validate_stateful(
     if k.shape != q.shape:
         raise ValueError(f"k must be {tuple(q.shape)}, like q; it is {tuple(k.shape)}")
     if v.ndim != 4 or v.shape[:3] != k.shape[:3]:
-        wanted = ", ".join(map(str, k.shape[:3]))
-        raise ValueError(f"v must be ({wanted}, d_v); it is {tuple(v.shape)}")
+        sizes = ", ".join(map(str, k.shape[:3]))
+        raise ValueError(f"v must be ({sizes}, d_v); it is {tuple(v.shape)}")
     shape = (*k.shape[:2], k.shape[-1], v.shape[-1])
     if state is None:
         return v.new_zeros(shape)

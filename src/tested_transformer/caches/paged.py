@@ -181,9 +181,9 @@ class PagedCache(KVCache):
 
         Call it between two passes of a model, not during one.
         """
-        other = PagedCache(self.pool, max_length=self.max_length)
-        other.begin_with(self.table, self.length, self.tokens)
-        return other
+        fork = PagedCache(self.pool, max_length=self.max_length)
+        fork.begin_with(self.table, self.length, self.tokens)
+        return fork
 
     def begin_with(
         self, pages: Sequence[int], length: int, tokens: Int[Tensor, "1 S"] | None
@@ -241,9 +241,9 @@ class PagedCache(KVCache):
             ValueError: If there are too few pages. Then nothing has changed.
         """
         size, users = self.pool.page_size, self.pool.users
-        wanted = range(start // size, -(-end // size))
-        new = [index for index in wanted if index >= len(self.table)]
-        shared = [i for i in wanted if i < len(self.table) and users[self.table[i]] > 1]
+        needed = range(start // size, -(-end // size))
+        new = [index for index in needed if index >= len(self.table)]
+        shared = [i for i in needed if i < len(self.table) and users[self.table[i]] > 1]
         self._validate_free(len(new) + len(shared))
         for index in shared:
             self.table[index] = self.pool.copy(self.table[index])

@@ -66,12 +66,12 @@ class PrefixPool(PagePool):
 
     def find(self, names: Sequence[bytes]) -> list[int]:
         """Return the pages with these names, up to the first that there is not."""
-        found = list[int]()
+        pages = list[int]()
         for name in names:
             if name not in self._pages:
                 break
-            found.append(self._pages[name])
-        return found
+            pages.append(self._pages[name])
+        return pages
 
     def publish(self, pages: Sequence[int], names: Sequence[bytes]) -> None:
         """Name full pages, so that others find them; the first of a name stays it."""

@@ -47,7 +47,7 @@ def describe_config(config: GPTConfig) -> dict[str, Any]:
     Raises:
         ValueError: If the config's attention has no name.
     """
-    values = {each.name: getattr(config, each.name) for each in fields(config)}
+    values = {field.name: getattr(config, field.name) for field in fields(config)}
     name, settings = name_of(config.attention)
     return {**values, "attention": name, "attention_settings": settings}
 

@@ -114,16 +114,16 @@ def _laid_out(
     lacking: dict[str, str] = {}
     for name in tried:
         try:
-            made = to_gpt2(model) if name == "gpt2" else to_family(model, name)
+            exported = to_gpt2(model) if name == "gpt2" else to_family(model, name)
         except ValueError as error:
             lacking[name] = str(error)
         else:
-            return name, *made
+            return name, *exported
     if family is not None:
         raise ValueError(lacking[family])
-    told = "; ".join(lacking[name] for name in _FIRST)
+    reasons = "; ".join(lacking[name] for name in _FIRST)
     raise ValueError(
-        f"the model fits no family: {told}. Train one with "
+        f"the model fits no family: {reasons}. Train one with "
         "tested-transformer train --like llama, or --recipe plain for a GPT-2"
     )
 

@@ -66,8 +66,8 @@ def load_pretrained(
         ImportError: If a download is needed and ``huggingface_hub`` is not installed.
         OSError: If a file cannot be read.
     """
-    found = find_pretrained(name_or_folder, revision=revision)
-    return found.model(device=device, dtype=dtype, tell=tell).eval()
+    pretrained = find_pretrained(name_or_folder, revision=revision)
+    return pretrained.model(device=device, dtype=dtype, tell=tell).eval()
 
 
 _Load = Callable[[torch.device | str | None, torch.dtype | None, Tell | None], GPT]

@@ -78,8 +78,8 @@ class Checkpoint:
         Raises:
             CheckpointError: If a setting differs; the message lists all that do.
         """
-        found = {**self.settings, "config": describe_config(self.config)}
-        differing = [*_differences("", found, settings)]
+        saved = {**self.settings, "config": describe_config(self.config)}
+        differing = [*_differences("", saved, settings)]
         if differing:
             raise CheckpointError(
                 f"{self.folder} was saved with {'; '.join(differing)}"
@@ -127,8 +127,8 @@ def _read(folder: Path, text: bytes, training: bool) -> Checkpoint:
     state = None
     if "training" in tensors and manifest.training is not None:
         check_sizes(manifest.config, tensors["model"], str(folder))
-        wanted = GPT(manifest.config, device="meta").state_dict()
-        names = _present_names(tensors["training"], wanted)
+        like = GPT(manifest.config, device="meta").state_dict()
+        names = _present_names(tensors["training"], like)
         moved = {name: tensors["training"][once] for name, once in names.items()}
         state = (moved, manifest.training)
     return Checkpoint(
@@ -151,10 +151,10 @@ def check_file(folder: Path, record: FileRecord) -> Path:
         wrong = "is cut short" if size < record.bytes else "is too long"
         raise CheckpointError(f"{path} {wrong}: {size} bytes, not {record.bytes}")
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != record.sha256:
+        actual = hashlib.file_digest(file, "sha256").hexdigest()
+    if actual != record.sha256:
         raise CheckpointError(
-            f"{path} was altered: its sha256 begins with {found[:8]}, "
+            f"{path} was altered: its sha256 begins with {actual[:8]}, "
             f"not with {record.sha256[:8]}"
         )
     return path
@@ -180,11 +180,11 @@ def model_with(
     Raises:
         CheckpointError: If a weight is missing, unknown or has another shape.
     """
-    found = on_meta(weights)
-    check_sizes(config, found, origin)
-    wanted = GPT(config, device="meta").state_dict()
-    names = _present_names(weights, wanted)
-    check_fit(wanted, {name: found[once] for name, once in names.items()}, origin)
+    shapes = on_meta(weights)
+    check_sizes(config, shapes, origin)
+    like = GPT(config, device="meta").state_dict()
+    names = _present_names(weights, like)
+    check_fit(like, {name: shapes[once] for name, once in names.items()}, origin)
     pairs = ((name, weights[once]) for name, once in names.items())
     return fill_model(config, pairs, origin, device=device, dtype=dtype)
 
@@ -214,23 +214,23 @@ def fill_model(
         CheckpointError: If a weight is missing, unknown, comes twice or has another
             shape.
     """
-    wanted = GPT(config, device="meta").state_dict()
-    found: dict[str, Tensor] = {}
+    like = GPT(config, device="meta").state_dict()
+    seen: dict[str, Tensor] = {}
 
     def checked() -> Iterator[tuple[str, Tensor]]:
         for name, tensor in pairs:
-            if name in found:
+            if name in seen:
                 raise CheckpointError(f"{origin} has {name} twice")
-            expected = {name: wanted[name]} if name in wanted else {}
+            expected = {name: like[name]} if name in like else {}
             check_fit(expected, {name: tensor}, origin)
-            found[name] = wanted[name]
+            seen[name] = like[name]
             yield name, tensor
-        check_fit(wanted, found, origin)
+        check_fit(like, seen, origin)
 
     return GPT.from_weights(config, checked(), device=device, dtype=dtype)
 
 
-def check_sizes(config: GPTConfig, found: Mapping[str, Tensor], origin: str) -> None:
+def check_sizes(config: GPTConfig, weights: Mapping[str, Tensor], origin: str) -> None:
     """Refuse settings that no model with such weights can have.
 
     Call it before a model is made, which takes as long as its settings say: an altered
@@ -238,7 +238,7 @@ def check_sizes(config: GPTConfig, found: Mapping[str, Tensor], origin: str) -> 
 
     Args:
         config: The settings.
-        found: The weights, of which only the shapes count.
+        weights: The weights, of which only the shapes count.
         origin: Where they come from, for the error message.
 
     Raises:
@@ -246,44 +246,42 @@ def check_sizes(config: GPTConfig, found: Mapping[str, Tensor], origin: str) -> 
             larger than every weight.
     """
     largest = max(
-        (max(x.shape, default=1) for x in found.values() if x.numel()), default=0
+        (max(x.shape, default=1) for x in weights.values() if x.numel()), default=0
     )
     for name in ("num_layers", "vocab_size", "d_model", "d_ff", "num_experts"):
         size = getattr(config, name)
         if size is not None and size > (
-            len(found) if name == "num_layers" else largest
+            len(weights) if name == "num_layers" else largest
         ):
             raise CheckpointError(
                 f"{origin} has settings that do not fit: {name}={size} is more than "
-                f"its {len(found)} weights can be for"
+                f"its {len(weights)} weights can be for"
             )
 
 
-def _present_names(
-    names: Iterable[str], wanted: Mapping[str, Tensor]
-) -> dict[str, str]:
+def _present_names(names: Iterable[str], like: Mapping[str, Tensor]) -> dict[str, str]:
     """Return the names that the model has for its weights, and the given ones of each.
 
     Before layers had cores, sinks, gates and shares belonged to the layers themselves.
 
     Args:
         names: Names of weights, or of the training state, which contain them.
-        wanted: The model's ``state_dict()``.
+        like: The model's ``state_dict()``.
     """
-    moved = {name.replace(".core.", "."): name for name in wanted if ".core." in name}
+    moved = {name.replace(".core.", "."): name for name in like if ".core." in name}
     return {
         "/".join(moved.get(part, part) for part in name.split("/")): name
         for name in names
     }
 
 
-def _differences(name: str, found: Any, wanted: Any) -> Iterator[str]:
-    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
-        for key, value in wanted.items():
+def _differences(name: str, saved: Any, required: Any) -> Iterator[str]:
+    if isinstance(saved, Mapping) and isinstance(required, Mapping):
+        for key, value in required.items():
             path = f"{name}.{key}" if name else key
-            if key in found:
-                yield from _differences(path, found[key], value)
+            if key in saved:
+                yield from _differences(path, saved[key], value)
             else:
                 yield f"no {path}, not {reprlib.repr(value)}"
-    elif found != wanted:
-        yield f"{name}={reprlib.repr(found)}, not {reprlib.repr(wanted)}"
+    elif saved != required:
+        yield f"{name}={reprlib.repr(saved)}, not {reprlib.repr(required)}"

@@ -199,8 +199,8 @@ class CheckpointWriter:
         """
         if self._lock is None:
             raise ValueError(f"the writer for {self.folder} is closed")
-        wanted = GPT(config, device="meta").state_dict()
-        check_fit(wanted, weights, "the model to save")
+        like = GPT(config, device="meta").state_dict()
+        check_fit(like, weights, "the model to save")
         tensors, values = training or (None, None)
         try:
             # A full disk may be full of files that a killed run left behind.
@@ -285,19 +285,19 @@ def save_checkpoint(
 
 
 def check_fit(
-    wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], origin: str
+    expected: Mapping[str, Tensor], weights: Mapping[str, Tensor], origin: str
 ) -> None:
     """Compare the names and shapes of weights.
 
     Raises:
         CheckpointError: If a weight is missing, unknown or has another shape.
     """
-    wrong = [f"{name} is missing" for name in wanted if name not in found]
-    wrong += [f"{name} is unknown" for name in found if name not in wanted]
+    wrong = [f"{name} is missing" for name in expected if name not in weights]
+    wrong += [f"{name} is unknown" for name in weights if name not in expected]
     wrong += [
-        f"{name} is {tuple(found[name].shape)}, not {tuple(tensor.shape)}"
-        for name, tensor in wanted.items()
-        if name in found and found[name].shape != tensor.shape
+        f"{name} is {tuple(weights[name].shape)}, not {tuple(tensor.shape)}"
+        for name, tensor in expected.items()
+        if name in weights and weights[name].shape != tensor.shape
     ]
     if wrong:
         more = len(wrong) - _SHOWN

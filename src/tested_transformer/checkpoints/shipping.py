@@ -65,7 +65,7 @@ def ship_model(
             represented in JSON.
     """
     folder = Path(folder)
-    weights = {name: _halved(name, each) for name, each in model.state_dict().items()}
+    weights = {name: _halved(name, x) for name, x in model.state_dict().items()}
     described = dict(about or {})
     _to_json(described)  # refuse it before anything is written
     folder.mkdir(parents=True, exist_ok=True)

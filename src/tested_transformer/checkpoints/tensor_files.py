@@ -47,7 +47,7 @@ class TensorFiles(Mapping[str, Tensor]):
         for path in paths:
             self._read_header(path)
         self._tell, self._unread, self._done = tell, set(self.places), 0
-        self._bytes = sum(each.nbytes for each in self._shapes.values())
+        self._bytes = sum(tensor.nbytes for tensor in self._shapes.values())
 
     def _read_header(self, path: Path) -> None:
         try:
@@ -62,13 +62,13 @@ class TensorFiles(Mapping[str, Tensor]):
                 f"{path} is cut short or not a safetensors file: {error}"
             ) from None
         # The tensors follow each other without gaps, up to the end of the file.
-        start = path.stat().st_size - sum(each.nbytes for each in shapes.values())
-        for name, each in shapes.items():
+        start = path.stat().st_size - sum(tensor.nbytes for tensor in shapes.values())
+        for name, tensor in shapes.items():
             if name in self.places:
-                other = self.places[name].name
-                raise CheckpointError(f"{path} has {name}, and so has {other}")
+                earlier = self.places[name].name
+                raise CheckpointError(f"{path} has {name}, and so has {earlier}")
             self.places[name], self._starts[name] = path, start
-            start += each.nbytes
+            start += tensor.nbytes
         self._shapes |= shapes
 
     def on_meta(self) -> dict[str, Tensor]:
@@ -124,9 +124,9 @@ def find_tensors(
         CheckpointError: If there are no such files, one is damaged, or the index does
             not say what they hold.
     """
-    whole = get(WEIGHTS)
-    if whole is not None:
-        return TensorFiles(whole, tell=tell)
+    single = get(WEIGHTS)
+    if single is not None:
+        return TensorFiles(single, tell=tell)
     index = get(INDEX)
     if index is None:
         raise CheckpointError(
@@ -145,11 +145,11 @@ def find_tensors(
             raise CheckpointError(f"{origin} has no {file}, which {INDEX} names")
         paths.append(path)
     tensors = TensorFiles(*paths, tell=tell)
-    found = {name: path.name for name, path in tensors.places.items()}
-    for name in [*places, *found]:
-        if places.get(name) != found.get(name):
+    actual = {name: path.name for name, path in tensors.places.items()}
+    for name in [*places, *actual]:
+        if places.get(name) != actual.get(name):
             raise CheckpointError(
                 f"{index} says that {name} is in {places.get(name, 'no file')}, "
-                f"but it is in {found.get(name, 'none')}"
+                f"but it is in {actual.get(name, 'none')}"
             )
     return tensors

@@ -126,8 +126,8 @@ class Check:
                 try:
                     settings[name] = eval(text, dict(known))
                 except Exception as error:
-                    told = f"{type(error).__name__}: {error}"
-                    raise ValueError(f"--{name} {text!r}: {told}") from error
+                    reason = f"{type(error).__name__}: {error}"
+                    raise ValueError(f"--{name} {text!r}: {reason}") from error
         if self.causal or self.both:
             settings["causal"] = self.causal
         if self.d_model is not None:
@@ -188,17 +188,17 @@ def load_attention(
     """
     place, _, name = target.rpartition(":")
     module = _import(place)
-    found = getattr(module, name, None)
-    if not callable(found):
+    member = getattr(module, name, None)
+    if not callable(member):
         raise ValueError(f"{place} has no class or function {name}")
-    if not inspect.isclass(found):
+    if not inspect.isclass(member):
         if settings:
             raise ValueError(f"{name} is not a class, so --with does not apply")
-        return found, vars(module)
+        return member, vars(module)
     values = {key: _value(text) for key, text in settings.items()}
     torch.manual_seed(0)
     try:
-        return _make_layer(found, values), vars(module)
+        return _make_layer(member, values), vars(module)
     except Exception as error:
         message = f"{name} cannot be made: {type(error).__name__}: {error}"
         commas = any("," in text for text in settings.values())
@@ -243,7 +243,7 @@ def _import(place: str) -> ModuleType:
 def _make_layer(kind: Callable[..., Any], values: Mapping[str, Any]) -> Any:
     """Call a class with keywords, and put those it does not take into a config."""
     parameters = inspect.signature(kind).parameters
-    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return kind(**values)
     own = {name: value for name, value in values.items() if name in parameters}
     rest = {name: value for name, value in values.items() if name not in parameters}

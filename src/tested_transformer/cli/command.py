@@ -22,7 +22,7 @@ from tested_transformer.cli.check import Check, RefusedError
 from tested_transformer.cli.evaluate import Evaluate
 from tested_transformer.cli.explain import Explain
 from tested_transformer.cli.export import Export
-from tested_transformer.cli.flags import Call, Flags, add_flags, given
+from tested_transformer.cli.flags import Call, Flags, add_flags, arguments_for
 from tested_transformer.cli.generate import SAMPLING, Generate
 from tested_transformer.cli.heads import Heads
 from tested_transformer.cli.info import Info
@@ -79,9 +79,11 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         settings: dict[str, dict[str, Any]] = {}
         for title, source, _, leave_out in groups:
-            settings.setdefault(title, {}).update(given(arguments, source, leave_out))
-        command = kind(**given(arguments, kind), **settings)
-        device = use_machine(**given(arguments, use_machine))
+            settings.setdefault(title, {}).update(
+                arguments_for(arguments, source, leave_out)
+            )
+        command = kind(**arguments_for(arguments, kind), **settings)
+        device = use_machine(**arguments_for(arguments, use_machine))
         status = command.run(Call(device, arguments.json, words))
         sys.stdout.flush()
         return status
@@ -147,15 +149,15 @@ def _refuse(command: str, unknown: Sequence[str]) -> NoReturn:
     """End with what is unknown, and this command's flag for another library's."""
     kind, groups = COMMANDS[command]
     known = {*inspect.signature(kind).parameters}
-    for each in groups:
-        known |= inspect.signature(each.source).parameters.keys() - {*each.leave_out}
+    for group in groups:
+        known |= inspect.signature(group.source).parameters.keys() - {*group.leave_out}
     others = {**MODEL_SETTINGS, **TRAINING_SETTINGS, **WRITING_SETTINGS}
     typed = [word.strip("-").partition("=")[0].replace("-", "_") for word in unknown]
-    ours = [others[each] for each in typed if others.get(each) in known]
-    flags = ", ".join(f"--{each}".replace("_", "-") for each in ours)
-    told = f"unrecognized arguments: {' '.join(unknown)}"
-    told += f" (here: {flags})" if flags else ""
-    _Parser(prog=f"{NAME} {command}").error(told)
+    ours = [others[name] for name in typed if others.get(name) in known]
+    flags = ", ".join(f"--{name}".replace("_", "-") for name in ours)
+    message = f"unrecognized arguments: {' '.join(unknown)}"
+    message += f" (here: {flags})" if flags else ""
+    _Parser(prog=f"{NAME} {command}").error(message)
 
 
 def use_machine(*, device: str = "auto", threads: int | None = None) -> torch.device:
@@ -179,8 +181,8 @@ def _set_encoding() -> None:
             setattr(sys, name, io.TextIOWrapper(io.FileIO(os.devnull, "w")))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            asked = stream.isatty() or "PYTHONIOENCODING" in os.environ
-            encoding = stream.encoding if asked else "utf-8"
+            keep = stream.isatty() or "PYTHONIOENCODING" in os.environ
+            encoding = stream.encoding if keep else "utf-8"
             stream.reconfigure(encoding=encoding, errors="backslashreplace")
 
 

@@ -49,9 +49,9 @@ class Display:
     ) -> None:
         self.as_json, self.silent, self.seconds = as_json, silent, seconds
         self.console = console or Terminal(file=sys.stdout)
-        self.told = time.monotonic()
+        self.reported_at = time.monotonic()
         self.bar: Bar | None = None
-        self.found = ""
+        self.held_out = ""
 
     def tell(self, event: str, text: str, /, **facts: Any) -> None:
         """Print the text, or in JSON the event and its facts."""
@@ -68,23 +68,25 @@ class Display:
                 highlight=False,
                 soft_wrap=True,
             )
-            self.told = time.monotonic()
+            self.reported_at = time.monotonic()
 
     def step(self, step: Progress) -> None:
         """Report a step: each one in JSON, or now and then in a line."""
         if self.as_json:
             self.tell("step", "", **asdict(step))
             return
-        found = step.validation
-        if found is not None:
-            self.tell("validation", f"step {step.step}: {losses(found)}")
-            self.found = f" · held-out {found.loss:.3f} · honest {found.prefix:.3f}"
+        validation = step.validation
+        if validation is not None:
+            self.tell("validation", f"step {step.step}: {losses(validation)}")
+            self.held_out = (
+                f" · held-out {validation.loss:.3f} · honest {validation.prefix:.3f}"
+            )
         minutes, seconds = divmod(round(step.seconds_left), 60)
         pace = f"{step.tokens_per_second:,.0f} tokens/s · {minutes}:{seconds:02d} left"
         if self.bar is not None:
-            line = f"loss {step.loss:.3f}{self.found} · {pace}"
+            line = f"loss {step.loss:.3f}{self.held_out} · {pace}"
             self.bar.update(self.bar.task_ids[0], completed=step.step, line=line)
-        elif found is None and time.monotonic() - self.told >= self.seconds:
+        elif validation is None and time.monotonic() - self.reported_at >= self.seconds:
             text = f"step {step.step}/{step.steps}: loss {step.loss:.3f}, {pace}"
             self.tell("step", text)
 
@@ -119,12 +121,12 @@ def reminder(*, seconds: float = 5.0) -> Callable[[int, int], None]:
     of the processes that torchrun starts.
     """
     silent = os.environ.get("RANK", "0") != "0"
-    told = time.monotonic()
+    reported_at = time.monotonic()
 
     def tell(read: int, characters: int) -> None:
-        nonlocal told
-        if not silent and time.monotonic() - told >= seconds:
-            told = time.monotonic()
+        nonlocal reported_at
+        if not silent and time.monotonic() - reported_at >= seconds:
+            reported_at = time.monotonic()
             text = f"encoding the text: {read:,} of {characters:,} characters"
             print(text, file=sys.stderr, flush=True)
 
@@ -157,11 +159,11 @@ def loading(*, least: int = 200_000_000) -> Generator[Callable[[int, int], None]
         bar.stop()
 
 
-def losses(found: Validation) -> str:
+def losses(validation: Validation) -> str:
     """Return the losses that an evaluation found, in words."""
     return (
-        f"held-out loss {found.loss:.3f}; at some positions honest loss "
-        f"{found.prefix:.3f}, in one pass {found.full:.3f}"
+        f"held-out loss {validation.loss:.3f}; at some positions honest loss "
+        f"{validation.prefix:.3f}, in one pass {validation.full:.3f}"
     )
 
 

@@ -82,7 +82,7 @@ class Evaluate:
         source = source.stretched(self.rotary_factor, self.rotary_scaling)
         seq_len = source.window_length(self.seq_len)
         corpus, part, tokens = self._tokens(source)
-        found = training.validate(
+        result = training.validate(
             _Opened(source.model, source.opening) if source.opening else source.model,
             tokens,
             step=0,
@@ -92,8 +92,8 @@ class Evaluate:
         )
         # Bits per character compare across vocabularies, unlike bits per token.
         characters = len(source.tokenizer.decode(tokens[1:].tolist()))
-        bits = found.loss * (len(tokens) - 1) / characters / math.log(2)
-        agrees = abs(found.prefix - found.full) < _HONEST_WITHIN
+        bits = result.loss * (len(tokens) - 1) / characters / math.log(2)
+        agrees = abs(result.prefix - result.full) < _HONEST_WITHIN
         facts = {
             "checkpoint": source.name,
             "text": corpus.name,
@@ -101,22 +101,22 @@ class Evaluate:
             "tokens": len(tokens),
             "seq_len": seq_len,
             "precision": precision,
-            "loss": found.loss,
-            "honest": found.prefix,
-            "one_pass": found.full,
+            "loss": result.loss,
+            "honest": result.prefix,
+            "one_pass": result.full,
             "agrees": agrees,
             "bits_per_character": bits,
-            "perplexity": math.exp(found.loss),
+            "perplexity": math.exp(result.loss),
             "bound": corpus.entropy,
         }
         lines = [
             f"{source.name}:",
             f"  text         {part} of {corpus.origin}, {len(tokens):,} tokens",
-            f"  loss         {found.loss:.4f} nats per token, in windows of {seq_len}",
-            f"  honest loss  {found.prefix:.4f}; in one pass {found.full:.4f}",
+            f"  loss         {result.loss:.4f} nats per token, in windows of {seq_len}",
+            f"  honest loss  {result.prefix:.4f}; in one pass {result.full:.4f}",
             f"               they {'agree' if agrees else 'DIFFER: it is not honest'}",
             f"  bits         {bits:.4f} per character",
-            f"  perplexity   {math.exp(found.loss):.3f}",
+            f"  perplexity   {math.exp(result.loss):.3f}",
         ]
         if corpus.entropy is not None:
             bound = f"{corpus.entropy:.4f} nats per character: the entropy of the text"

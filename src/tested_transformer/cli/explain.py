@@ -31,31 +31,31 @@ class Explain:
         """Print what is known about the bug, and return the exit status."""
         if self.bug is None:
             width = max(map(len, KNOWN))
-            for name, each in KNOWN.items():
-                said = {"name": name, "mistake": each.mistake}
-                line = json.dumps(said) if call.as_json else f"{name:{width}}  "
-                print(line if call.as_json else printable(line + each.mistake))
+            for name, exhibit in KNOWN.items():
+                facts = {"name": name, "mistake": exhibit.mistake}
+                line = json.dumps(facts) if call.as_json else f"{name:{width}}  "
+                print(line if call.as_json else printable(line + exhibit.mistake))
             return 0
         if (exhibit := KNOWN.get(self.bug)) is None:
             close = difflib.get_close_matches(self.bug, KNOWN)
-            told = f"there is no bug {self.bug}; 'explain' alone lists all"
-            raise ValueError(told + f" (like {', '.join(close)})" * bool(close))
+            message = f"there is no bug {self.bug}; 'explain' alone lists all"
+            raise ValueError(message + f" (like {', '.join(close)})" * bool(close))
         code = inspect.getsource(exhibit.function)
-        found = {
+        facts = {
             "name": exhibit.name,
             "mistake": exhibit.mistake,
             "step": exhibit.step,
             "code": code[code.index("def ") :].rstrip(),
             "page": exhibit.url,
-            "published": [each.url for each in exhibit.published],
-            "related": [each.url for each in exhibit.related],
+            "published": [source.url for source in exhibit.published],
+            "related": [source.url for source in exhibit.related],
         }
         if call.as_json:
-            print(json.dumps(found))
+            print(json.dumps(facts))
             return 0
-        lines = [exhibit.mistake, "", *found["code"].splitlines(), ""]
+        lines = [exhibit.mistake, "", *facts["code"].splitlines(), ""]
         lines += [f"Explained in {exhibit.url}"]
         for word in ("published", "related"):
-            lines += [f"{word.capitalize()}: {each}" for each in found[word]]
+            lines += [f"{word.capitalize()}: {url}" for url in facts[word]]
         print(printable("\n".join(lines)))
         return 0

@@ -13,7 +13,7 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Call", "Flags", "Source", "add_flags", "check_at_least", "given"]
+__all__ = ["Call", "Flags", "Source", "add_flags", "arguments_for", "check_at_least"]
 
 Source = Callable[..., Any]
 
@@ -63,7 +63,7 @@ def _group(
     return titled[0] if titled else parser.add_argument_group(title)
 
 
-def given(
+def arguments_for(
     arguments: argparse.Namespace, source: Source, leave_out: Collection[str] = ()
 ) -> dict[str, Any]:
     """Return the typed arguments that are parameters of a dataclass or a function."""
@@ -82,7 +82,7 @@ def _settings(hint: Any) -> dict[str, Any] | None:
     """Return argparse's settings for values of a type; ``None`` if it does not fit."""
     kinds, optional = _kinds(hint)
     # Sequences first: a parameter may accept a sequence or a single number.
-    kind, *single = sorted(kinds, key=lambda each: each in _METAVARS)
+    kind, *single = sorted(kinds, key=lambda k: k in _METAVARS)
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if kind is bool:
         return {"action": argparse.BooleanOptionalAction}
@@ -93,10 +93,10 @@ def _settings(hint: Any) -> dict[str, Any] | None:
     if origin is list and parts[0] in _METAVARS:
         return {"action": "append", "metavar": _METAVARS[parts[0]], "type": parts[0]}
     if origin in (tuple, Sequence):
-        [kind], each_optional = _kinds(parts[0])
+        [kind], item_optional = _kinds(parts[0])
         metavars = [_METAVARS.get(part, "...") for part in parts[1:] or (...,)]
         first = "yes|no" if kind is bool else _METAVARS.get(kind)
-        one = _converter(_switch if kind is bool else kind, each_optional)
+        one = _converter(_switch if kind is bool else kind, item_optional)
         if first is None:
             return None
         return {
@@ -146,9 +146,9 @@ def _texts(source: Source) -> dict[str, str]:
     """Return the first sentence of a docstring about each argument."""
     module = sys.modules[source.__module__]
 
-    def spell_out(found: re.Match[str]) -> str:
-        values = getattr(module, found[1], None)
-        return ", ".join(values) if isinstance(values, (tuple, Mapping)) else found[1]
+    def spell_out(match: re.Match[str]) -> str:
+        values = getattr(module, match[1], None)
+        return ", ".join(values) if isinstance(values, (tuple, Mapping)) else match[1]
 
     listed = (inspect.getdoc(source) or "").partition("\nArgs:\n")[2]
     texts = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE)

@@ -338,10 +338,10 @@ def _describe_pages(reader: PagedReader) -> str:
     caches, size = reader.caches, reader.page_size
     pages = len({page for cache in caches for page in cache.table})
     tokens = sum(cache.length for cache in caches)
-    whole = tokens / (len(caches) * reader.longest)
+    contiguous = tokens / (len(caches) * reader.longest)
     return (
         f"kept in {pages} pages of {size} tokens, {share_in_use(caches):.0%} in use "
-        f"(in one piece each: {whole:.0%})"
+        f"(in one piece each: {contiguous:.0%})"
     )
 
 

@@ -169,8 +169,8 @@ def _targets(
     if stories is not None and isinstance(tokenizer, data.CharTokenizer):
         # Annotations give positions in characters.
         rows, length = windows.shape
-        starts, found = [length * row for row in range(rows)], data.agreements(stories)
-        targets["subject"] = data.subject_target([*found], starts, length)
+        starts, verbs = [length * row for row in range(rows)], data.agreements(stories)
+        targets["subject"] = data.subject_target([*verbs], starts, length)
         targets["name"] = data.name_target(stories, starts, length, letter=_LETTER)
     if stories is not None and isinstance(tokenizer, data.WordTokenizer):
         rows, length = windows.shape
@@ -178,14 +178,14 @@ def _targets(
         words = [*data.word_agreements(stories)]
         targets["subject"] = data.word_subject_target(words, starts, length)
         targets["name"] = data.word_name_target(stories, starts, length)
-    return {kind: each.to(windows.device) for kind, each in targets.items()}
+    return {kind: target.to(windows.device) for kind, target in targets.items()}
 
 
 def _score(
     model: GPT, windows: Tensor, targets: Mapping[str, Tensor]
 ) -> dict[str, list[list[float]]]:
     """Return the score of every head, by layer, for each kind with a target."""
-    targets = {kind: each for kind, each in targets.items() if each.any()}
+    targets = {kind: target for kind, target in targets.items() if target.any()}
     # Pruned layers differ in their number of heads, so put all heads in one row.
     num_heads = [block.attention.num_heads for block in model.blocks]
     sums = {kind: torch.zeros(sum(num_heads)) for kind in targets}
@@ -194,7 +194,7 @@ def _score(
         weights = interpret.record_heads(model, windows[rows]).weights
         for kind, target in targets.items():
             marked = target[rows, None]
-            on_target = [(each * marked).sum(dim=(0, 2, 3)) for each in weights]
+            on_target = [(layer * marked).sum(dim=(0, 2, 3)) for layer in weights]
             sums[kind] += torch.cat(on_target).cpu()
     scores: dict[str, list[list[float]]] = {}
     for kind, target in targets.items():
@@ -248,8 +248,8 @@ def _print_table(
     row("head", scores)
     for layer, heads in enumerate(next(iter(scores.values()))):
         for head in range(len(heads)):
-            found = {kind: layers[layer][head] for kind, layers in scores.items()}
-            cells = (f"{x:.2f}{' *'[x == best[kind]]}" for kind, x in found.items())
+            by_kind = {kind: layers[layer][head] for kind, layers in scores.items()}
+            cells = (f"{x:.2f}{' *'[x == best[kind]]}" for kind, x in by_kind.items())
             row(f"{layer}.{head}", cells)
     row("even head", (f"{score:.2f} " for score in even.values()))
     print("* the best score in a column; an even head has uniform attention")

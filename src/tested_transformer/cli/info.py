@@ -58,8 +58,8 @@ class Info:
 
 def _shown(value: Any) -> str:
     if isinstance(value, dict):
-        said = {name: each for name, each in value.items() if each is not None}
-        return ", ".join(f"{name} {_shown(each)}" for name, each in said.items())
+        present = {name: item for name, item in value.items() if item is not None}
+        return ", ".join(f"{name} {_shown(item)}" for name, item in present.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

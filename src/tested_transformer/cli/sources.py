@@ -96,19 +96,19 @@ def _check_folder(name: str, hint: str = "") -> None:
 
 def latest_runs() -> list[Path]:
     """Return the folders of runs in ``runs``, the latest first."""
-    found = [file for file in RUNS.glob("*/checkpoint.json") if file.is_file()]
-    found.sort(key=lambda file: file.stat().st_mtime, reverse=True)
-    return [file.parent for file in found]
+    files = [file for file in RUNS.glob("*/checkpoint.json") if file.is_file()]
+    files.sort(key=lambda file: file.stat().st_mtime, reverse=True)
+    return [file.parent for file in files]
 
 
 def _latest_run() -> str:
-    found = latest_runs()
-    if not found:
+    runs = latest_runs()
+    if not runs:
         raise checkpoints.CheckpointError(
             f"there is no run in {RUNS}: name a folder, or train a model first, "
             "with tested-transformer train"
         )
-    return str(found[0])
+    return str(runs[0])
 
 
 def load_source(name: str | None, device: torch.device) -> Source:
@@ -123,41 +123,41 @@ def load_source(name: str | None, device: torch.device) -> Source:
         name = _latest_run()
     if name not in _HUB_NAMES and not name.startswith(checkpoints.HUB):
         _check_folder(name, f"; a model on the hub is {checkpoints.HUB}OWNER/NAME")
-    found = checkpoints.find_pretrained(name)
-    tokenizer = _tokenizer(found)
+    pretrained = checkpoints.find_pretrained(name)
+    tokenizer = _tokenizer(pretrained)
     with loading() as tell:
-        model = found.model(device=device, tell=tell)
+        model = pretrained.model(device=device, tell=tell)
     if tokenizer.vocab_size > model.config.vocab_size:
         raise checkpoints.CheckpointError(
-            f"{found.origin} has a tokenizer of {tokenizer.vocab_size} tokens, but its "
-            f"model knows {model.config.vocab_size}: they are not of one model"
+            f"{pretrained.origin} has a tokenizer of {tokenizer.vocab_size} tokens, "
+            f"but its model knows {model.config.vocab_size}: they are not of one model"
         )
-    ends = _end_tokens(found)
-    return Source(found.origin, model.eval(), tokenizer, found.about, ends)
+    ends = _end_tokens(pretrained)
+    return Source(pretrained.origin, model.eval(), tokenizer, pretrained.about, ends)
 
 
-def _end_tokens(found: checkpoints.Pretrained) -> list[int]:
+def _end_tokens(pretrained: checkpoints.Pretrained) -> list[int]:
     """Return the tokens at which a model stops, as saved or as its files say."""
-    if "tokenizer" in found.about:
-        return [*found.about.get("end_tokens", ())]
+    if "tokenizer" in pretrained.about:
+        return [*pretrained.about.get("end_tokens", ())]
     for name in ("generation_config.json", "config.json"):
         with suppress(ConnectionError):  # not in the cache, and nobody needs the first
-            file = found.file(name)
+            file = pretrained.file(name)
             ends = None if file is None else read_json(file).get("eos_token_id")
             if ends is not None:
                 return [*ends] if isinstance(ends, list) else [ends]
     return []
 
 
-def _tokenizer(found: checkpoints.Pretrained) -> data.Tokenizer:
+def _tokenizer(pretrained: checkpoints.Pretrained) -> data.Tokenizer:
     """Return the tokenizer that was saved with a model, or that of its folder."""
-    if "tokenizer" in found.about:
-        return data.tokenizer_from_dict(found.about["tokenizer"])
-    file = found.file("tokenizer.json")
+    if "tokenizer" in pretrained.about:
+        return data.tokenizer_from_dict(pretrained.about["tokenizer"])
+    file = pretrained.file("tokenizer.json")
     if file is None:
         raise checkpoints.CheckpointError(
-            f"{found.origin} does not say what its tokens are: put the tokenizer.json "
-            "that it was trained with into it"
+            f"{pretrained.origin} does not say what its tokens are: put the "
+            "tokenizer.json that it was trained with into it"
         )
     try:
         return data.BytePairTokenizer.from_file(file)

@@ -81,10 +81,10 @@ def _attention_flags() -> Iterator[Flags]:
     """Return the flag for a name, and those for the settings of each kind."""
     yield Flags("attending", _named)
     known: set[str] = set()
-    for kind in dict.fromkeys(type(each) for each in ATTENTIONS.values()):
-        defaults = [asdict(each) for each in ATTENTIONS.values() if type(each) is kind]
+    for kind in dict.fromkeys(type(form) for form in ATTENTIONS.values()):
+        defaults = [asdict(form) for form in ATTENTIONS.values() if type(form) is kind]
         yield Flags("attending", kind, defaults, leave_out={*known})
-        known |= {each.name for each in fields(kind)}
+        known |= {field.name for field in fields(kind)}
 
 
 ATTENTION = (*_attention_flags(),)
@@ -231,8 +231,8 @@ class Train:
         )
         tokenizer = corpus.tokenizer
         attention = _attention(self.attending)
-        asked = FAMILIES[self.like] if self.like else MODELS[name]
-        model = _fitting_model(asked, self.model, attention)
+        preset = FAMILIES[self.like] if self.like else MODELS[name]
+        model = _fitting_model(preset, self.model, attention)
         config = GPTConfig(
             vocab_size=tokenizer.vocab_size, attention=attention, **model
         )
@@ -242,8 +242,8 @@ class Train:
 
     def _begin_from(self, name: str) -> _Plan:
         """Plan a run that goes on from a model."""
-        said = ("recipe", "like", "tokenizer", "vocab_size")
-        typed = [each for each in said if getattr(self, each) is not None]
+        options = ("recipe", "like", "tokenizer", "vocab_size")
+        typed = [option for option in options if getattr(self, option) is not None]
         if typed := [*typed, *self.attending, *self.model]:
             raise ValueError(
                 f"{', '.join(typed)}: --from takes these from the model; leave them out"
@@ -305,24 +305,24 @@ class Train:
         recipe = {**self.training}
         recipe.pop("evaluate_every", None)  # does not affect the training
         config = {**FAMILIES[self.like], **self.model} if self.like else {**self.model}
-        wanted: dict[str, Any] = {"config": config, "recipe": recipe}
+        required: dict[str, Any] = {"config": config, "recipe": recipe}
         if "attention" in self.attending:
             name, settings = name_of(_attention(self.attending))
-            wanted["config"] |= {"attention": name, "attention_settings": settings}
+            required["config"] |= {"attention": name, "attention_settings": settings}
         elif self.attending:
-            wanted["config"]["attention_settings"] = self.attending
+            required["config"]["attention_settings"] = self.attending
         if self.vocab_size is not None:
-            wanted["config"]["vocab_size"] = self.vocab_size
+            required["config"]["vocab_size"] = self.vocab_size
         if self.tokenizer is not None:
-            wanted["tokenizer"] = {"kind": _TOKENIZERS[self.tokenizer]}
+            required["tokenizer"] = {"kind": _TOKENIZERS[self.tokenizer]}
         if self.num_characters is not None:
-            wanted["text"] = {"limit": self.num_characters}
+            required["text"] = {"limit": self.num_characters}
         if self.recipe is not None:
-            wanted["recipe_name"] = self.recipe
+            required["recipe_name"] = self.recipe
         if self.from_ is not None:
-            wanted["from"] = self.from_
+            required["from"] = self.from_
         try:
-            checkpoint.require(settings=wanted)
+            checkpoint.require(settings=required)
         except CheckpointError as error:
             raise CheckpointError(
                 f"{error}; omit what differs, or start over with --overwrite"
@@ -376,9 +376,9 @@ class Train:
             self._tell_stopped(state, plan.recipe.steps, call, display)
             return stop.status
         # A whole model again, even if its parameters were sharded.
-        whole = GPT.from_weights(model.config, state.weights)
+        unsharded = GPT.from_weights(model.config, state.weights)
         self._show_sample(
-            "after", whole.to(call.device), plan.corpus.tokenizer, display
+            "after", unsharded.to(call.device), plan.corpus.tokenizer, display
         )
         bound = plan.corpus.entropy
         if bound is not None:  # the loss is per token, the entropy per character
@@ -461,19 +461,19 @@ class Train:
     def _conclude(
         self, state: TrainingState, bound: float | None, display: Display
     ) -> None:
-        found = state.validations[-1]
+        last = state.validations[-1]
         least = "" if bound is None else f"; the entropy is {bound:.3f}"
         display.tell(
             "end",
-            f"{state.step} steps in {state.seconds:.0f} s; {losses(found)}{least}\n"
+            f"{state.step} steps in {state.seconds:.0f} s; {losses(last)}{least}\n"
             f"saved in {self.folder}; next: {_command('generate', str(self.folder))}",
             status="finished",
             folder=str(self.folder),
             step=state.step,
             seconds=state.seconds,
-            loss=found.loss,
-            honest=found.prefix,
-            one_pass=found.full,
+            loss=last.loss,
+            honest=last.prefix,
+            one_pass=last.full,
             bound=bound,
         )
 
@@ -489,25 +489,25 @@ def _usual_tokenizer(text: str | None) -> str:
 
 
 def _fitting_model(
-    asked: dict[str, Any], changes: dict[str, Any], attention: Attention
+    preset: dict[str, Any], changes: dict[str, Any], attention: Attention
 ) -> dict[str, Any]:
     """Return the model settings asked for, adapted to the chosen attention."""
     fitting = fitting_positions(attention, changes.get("softmax_every"))
-    if asked.get("positions", "learned") not in fitting:
-        asked = asked | {"positions": fitting[0]}
+    if preset.get("positions", "learned") not in fitting:
+        preset = preset | {"positions": fitting[0]}
     if "qk_norm" in attention.unsupported:
-        asked = asked | {"qk_norm": False}
-    return asked | changes
+        preset = preset | {"qk_norm": False}
+    return preset | changes
 
 
-def _fitting_recipe(whole: Recipe, changes: dict[str, Any]) -> Recipe:
+def _fitting_recipe(recipe: Recipe, changes: dict[str, Any]) -> Recipe:
     """Return a recipe whose warm-up and evaluations fit even a short run."""
-    steps = changes.get("steps", whole.steps)
+    steps = changes.get("steps", recipe.steps)
     fitting: dict[str, Any] = {
-        "warmup": min(whole.warmup, steps // 10),
-        "evaluate_every": min(whole.evaluate_every, max(1, -(-steps // 4))),
+        "warmup": min(recipe.warmup, steps // 10),
+        "evaluate_every": min(recipe.evaluate_every, max(1, -(-steps // 4))),
     }
-    return replace(whole, **fitting | changes)
+    return replace(recipe, **fitting | changes)
 
 
 def _check(plan: _Plan) -> None:

@@ -255,8 +255,8 @@ def _fetch(name: str, folder: Path) -> Path:
     address, sha256, file_name = _DOWNLOADS[name]
     path = folder / file_name
     if path.exists():
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-        check_text(str(path), found, sha256, "; delete it to download it again")
+        actual = hashlib.sha256(path.read_bytes()).hexdigest()
+        check_text(str(path), actual, sha256, "; delete it to download it again")
         return path
     try:
         with urllib.request.urlopen(address, timeout=30) as answer:
@@ -266,19 +266,19 @@ def _fetch(name: str, folder: Path) -> Path:
             f"{name} cannot be downloaded ({getattr(error, 'reason', error)}): "
             f"get {address} elsewhere and pass the path of the file"
         ) from None
-    found = hashlib.sha256(data).hexdigest()
-    check_text(address, found, sha256, "; nothing was kept")
+    actual = hashlib.sha256(data).hexdigest()
+    check_text(address, actual, sha256, "; nothing was kept")
     with whole_file(path) as file:
         file.write(data)
     return path
 
 
-def check_text(name: str, found: str, wanted: str | None, advice: str = "") -> None:
+def check_text(name: str, actual: str, expected: str | None, advice: str = "") -> None:
     """Raise a ``ValueError`` if a text's SHA-256 is not the wanted one, if any."""
-    if wanted is not None and found != wanted:
+    if expected is not None and actual != expected:
         raise ValueError(
-            f"{name} is not the expected text: its sha256 is {found[:12]}...; "
-            f"it must be {wanted[:12]}...{advice}"
+            f"{name} is not the expected text: its sha256 is {actual[:12]}...; "
+            f"it must be {expected[:12]}...{advice}"
         )
 
 

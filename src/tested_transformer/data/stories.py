@@ -218,8 +218,8 @@ def _entropy_and_lengths(part: str, name_length: float) -> tuple[float, float, f
     total = [0.0, 0.0, 0.0]
     for parts in STORY_RULES[part]:
         total[0] += _surprisal(part, parts)
-        for each in parts:
-            for at, value in enumerate(_entropy_and_lengths(each, name_length)):
+        for symbol in parts:
+            for at, value in enumerate(_entropy_and_lengths(symbol, name_length)):
                 total[at] += value
     nats, characters, words = (value / len(STORY_RULES[part]) for value in total)
     return nats, characters, words
@@ -294,16 +294,16 @@ def _derive(random: Random) -> tuple[list[tuple[str, str, int | None]], float]:
         kind, head = symbol.partition(".")[0], None
         for part in parts:
             if part in STORY_RULES:
-                found = rewrite(part, subject)
+                part_head = rewrite(part, subject)
             elif len(parts) == 1:
-                found = len(words)
+                part_head = len(words)
                 words.append((part, kind, subject))
             else:
-                found = None
+                part_head = None
                 words.append((part, "mark" if part in _MARKS else "link", subject))
-            if found is not None:
-                subject = found
-                head = found if head is None else head
+            if part_head is not None:
+                subject = part_head
+                head = part_head if head is None else head
         return head if kind in _HEADED else None
 
     rewrite("story", None)
@@ -380,12 +380,12 @@ def agreements(stories: Stories) -> Iterator[Agreement]:
 
 # --8<-- [start:subject-target]
 def subject_target(
-    found: Sequence[Agreement], starts: Sequence[int], seq_len: int
+    verbs: Sequence[Agreement], starts: Sequence[int], seq_len: int
 ) -> Bool[Tensor, "B T S"]:
     """Mark, for each verb in windows of the text, the characters of its subject.
 
     Args:
-        found: The agreements of the text.
+        verbs: The agreements of the text.
         starts: Where each window begins.
         seq_len: T, how many characters a window has.
 
@@ -396,10 +396,10 @@ def subject_target(
     """
     target = torch.zeros(len(starts), seq_len, seq_len, dtype=torch.bool)
     for row, start in enumerate(starts):
-        for each in found:
-            if start <= each.subject and each.at < start + seq_len:
+        for verb in verbs:
+            if start <= verb.subject and verb.at < start + seq_len:
                 target[
-                    row, each.at - start, each.subject - start : each.end + 1 - start
+                    row, verb.at - start, verb.subject - start : verb.end + 1 - start
                 ] = True
     return target
 

@@ -58,9 +58,9 @@ def word_agreements(stories: Stories) -> Iterator[WordAgreement]:
         singular = _is_singular(stories.words[word.subject])
         between = stories.words[word.subject + 1 : index]
         others = [
-            each
-            for each in between
-            if each.kind in _NUMBERED and _is_singular(each) != singular
+            noun
+            for noun in between
+            if noun.kind in _NUMBERED and _is_singular(noun) != singular
         ]
         subject = places[word.subject]
         yield WordAgreement(places[index] - 1, subject, singular, len(others))
@@ -92,17 +92,17 @@ def verb_forms(number: str) -> list[str]:
     if number not in ("singular", "plural"):
         raise ValueError(f"number={number!r} must be 'singular' or 'plural'")
     kinds = [rule for rule in STORY_RULES if rule.startswith("verb.")]
-    wanted = [rule for rule in kinds if rule.endswith(f".{number[0]}")]
-    return [verb for rule in wanted for (verb,) in STORY_RULES[rule]]
+    matching = [rule for rule in kinds if rule.endswith(f".{number[0]}")]
+    return [verb for rule in matching for (verb,) in STORY_RULES[rule]]
 
 
 def word_subject_target(
-    found: Sequence[WordAgreement], starts: Sequence[int], seq_len: int
+    verbs: Sequence[WordAgreement], starts: Sequence[int], seq_len: int
 ) -> Bool[Tensor, "B T S"]:
     """Mark, for each verb in windows of the tokens, its subject.
 
     Args:
-        found: The agreements of the text.
+        verbs: The agreements of the text.
         starts: Where each window begins.
         seq_len: T, how many tokens a window has.
 
@@ -110,7 +110,7 @@ def word_subject_target(
         ``True`` where the query is the token before a verb, and the key is the verb's
         subject. Verbs whose subject begins before the window are left out.
     """
-    pairs = [(each.at, each.subject) for each in found]
+    pairs = [(verb.at, verb.subject) for verb in verbs]
     return pairs_target(pairs, starts, seq_len)
 
 
@@ -162,13 +162,13 @@ def is_sentence(words: Sequence[str], *, names: tuple[str, ...] = FEW_NAMES) -> 
 def _ends(part: str, tokens: tuple[str, ...], start: int) -> frozenset[int]:
     """Return where texts of a part can end that begin at ``start``."""
     if part not in STORY_RULES:
-        wanted = "$" if part.startswith("$") else part
-        fits = start < len(tokens) and tokens[start] == wanted
+        expected = "$" if part.startswith("$") else part
+        fits = start < len(tokens) and tokens[start] == expected
         return frozenset({start + 1} if fits else ())
-    found: set[int] = set()
+    reached: set[int] = set()
     for parts in set(STORY_RULES[part]):
         ends = {start}
-        for each in parts:
-            ends = {end for begin in ends for end in _ends(each, tokens, begin)}
-        found |= ends
-    return frozenset(found)
+        for symbol in parts:
+            ends = {end for begin in ends for end in _ends(symbol, tokens, begin)}
+        reached |= ends
+    return frozenset(reached)

@@ -55,8 +55,8 @@ def _each_word(vocabulary: tuple[str, ...]) -> str:
     letters of the vocabulary are enough: one that it lacks is an error in any case.
     """
     letters = sorted({*re.findall(r"\w", "".join(vocabulary))}) or ["_"]
-    each = "".join(rf"\x{{{ord(letter):x}}}" for letter in letters)
-    return f"[{each}]+|[^{each}]"
+    escaped = "".join(rf"\x{{{ord(letter):x}}}" for letter in letters)
+    return f"[{escaped}]+|[^{escaped}]"
 
 
 def _split(pattern: str, behavior: str) -> dict[str, Any]:

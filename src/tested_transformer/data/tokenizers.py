@@ -151,7 +151,7 @@ class CharTokenizer:
 
     def _missing(self, text: str, first: int = 0) -> str:
         known = self._ids
-        places = [at for at, each in enumerate(text) if each not in known]
+        places = [at for at, character in enumerate(text) if character not in known]
         missing = list(dict.fromkeys(text[at] for at in places))
         named = ", ".join(map(repr, missing[:5]))
         if len(missing) > 5:
@@ -341,8 +341,8 @@ class BytePairTokenizer:
 def _opening(processor: Mapping[str, Any] | None) -> Iterator[int]:
     """Yield what a post-processor puts before a text."""
     processor = processor or {}
-    for each in processor.get("processors", ()):
-        yield from _opening(each)
+    for part in processor.get("processors", ()):
+        yield from _opening(part)
     for piece in processor.get("single", ()):  # of a template
         if "SpecialToken" not in piece:
             break
@@ -461,10 +461,10 @@ def between_words(pieces: Iterable[str]) -> Iterator[str]:
     rest = ""
     for piece in pieces:
         rest += piece
-        found = _LAST_WORD.match(rest)
-        if found:
-            yield found[0]
-            rest = rest[found.end() :]
+        match = _LAST_WORD.match(rest)
+        if match:
+            yield match[0]
+            rest = rest[match.end() :]
         while len(rest) >= _SLICE:
             yield rest[:_SLICE]
             rest = rest[_SLICE:]

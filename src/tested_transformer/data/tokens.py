@@ -113,22 +113,22 @@ def load_tokens(
         cache_folder=cache_folder,
     )
     # Cached tokens are reused only if they match all of this.
-    wanted: dict[str, Any] = {"byteorder": sys.byteorder}
+    required: dict[str, Any] = {"byteorder": sys.byteorder}
     if isinstance(tokenizer, str):
-        wanted["request"] = [tokenizer, vocab_size]
+        required["request"] = [tokenizer, vocab_size]
     else:
-        wanted["tokenizer"] = tokenizer.to_dict()
+        required["tokenizer"] = tokenizer.to_dict()
     path, file = None, source.file
     if file is not None and file.is_file() and file.stat().st_size >= _KEPT_FROM:
         with file.open("rb") as opened:
-            wanted["content"] = hashlib.file_digest(opened, "sha256").hexdigest()
+            required["content"] = hashlib.file_digest(opened, "sha256").hexdigest()
         # One cache entry per path, so that changed contents do not pile up.
         key = json.dumps([str(file.resolve()), num_characters])
         name = f"{file.stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.tokens"
         path = cache_path(cache_folder) / "tokens" / name
-    kept = None if path is None else _open(path, wanted)
+    kept = None if path is None else _open(path, required)
     tokens, about = kept or _prepare(
-        source, tokenizer, vocab_size, sha256, path, wanted, tell
+        source, tokenizer, vocab_size, sha256, path, required, tell
     )
     check_text(repr(source.name), about["sha256"], sha256)
     return TokenizedCorpus(
@@ -196,8 +196,8 @@ def _encode(
     tell: Callable[[int, int], object] | None,
 ) -> Iterator[Tensor]:
     read = 0
-    whole = isinstance(tokenizer, CharTokenizer)
-    for piece in source.pieces() if whole else between_words(source.pieces()):
+    by_character = isinstance(tokenizer, CharTokenizer)
+    for piece in source.pieces() if by_character else between_words(source.pieces()):
         if isinstance(tokenizer, CharTokenizer):
             yield tokenizer.encode_tensor(piece, first=read)
         else:
@@ -230,7 +230,7 @@ def _write(path: Path, parts: Iterable[Tensor], about: dict[str, Any]) -> None:
         file.write(rest + digest.digest())
 
 
-def _open(path: Path, wanted: dict[str, Any]) -> tuple[Tensor, dict[str, Any]] | None:
+def _open(path: Path, required: dict[str, Any]) -> tuple[Tensor, dict[str, Any]] | None:
     """Map cached tokens into memory, if they are intact and match the request."""
     try:
         with path.open("rb") as file:
@@ -249,10 +249,10 @@ def _open(path: Path, wanted: dict[str, Any]) -> tuple[Tensor, dict[str, Any]] |
             about = json.loads(file.read(length))
     except OSError:
         return None
-    if {**about, **wanted} != about:
+    if {**about, **required} != about:
         return None
-    whole = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)
-    return whole.view(_DTYPES[about["dtype"]]), about
+    mapped = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)
+    return mapped.view(_DTYPES[about["dtype"]]), about
 
 
 def _check_tokenizer(tokenizer: Tokenizer | str, vocab_size: int | None) -> None:

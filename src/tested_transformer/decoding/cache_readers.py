@@ -133,16 +133,16 @@ class PagedReader:
             self.model, num_pages=pages * len(contexts), page_size=self.page_size
         )
         self.caches = []
-        found = dict[tuple[int, ...], tuple[PagedCache, Tensor]]()
+        by_text = dict[tuple[int, ...], tuple[PagedCache, Tensor]]()
         for context in contexts:
             text = (*context,)
-            if text in found:
-                cache = found[text][0].fork()
+            if text in by_text:
+                cache = by_text[text][0].fork()
             else:
                 cache = PagedCache(pool, max_length=self.longest)
-                found[text] = cache, self._read(context, cache)
+                by_text[text] = cache, self._read(context, cache)
             self.caches.append(cache)
-        return torch.cat([found[(*context,)][1] for context in contexts])
+        return torch.cat([by_text[(*context,)][1] for context in contexts])
 
     @torch.inference_mode()
     def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:

@@ -316,10 +316,10 @@ class Server:
             last_only=True,
         )
         ends = zip(texts, caches, strict=True)
-        whole = [row for row, (t, c) in enumerate(ends) if c.length == len(t)]
-        generators = [self._generators[requests[row]] for row in whole]
-        drawn = draw(self.probabilities(logits[whole, 0]), generators).tolist()
-        return {requests[row]: token for row, token in zip(whole, drawn, strict=True)}
+        ready = [row for row, (t, c) in enumerate(ends) if c.length == len(t)]
+        generators = [self._generators[requests[row]] for row in ready]
+        drawn = draw(self.probabilities(logits[ready, 0]), generators).tolist()
+        return {requests[row]: token for row, token in zip(ready, drawn, strict=True)}
 
     def _publish(self, reads: dict[Request, int]) -> None:
         """Name the pages that have become full, so that others find them."""

@@ -121,13 +121,13 @@ def serve(
         if events and events[0][0] <= now:
             time, _, event = heappop(events)
             event()
-            clocks = {each: max(clock, time) for each, clock in clocks.items()}
+            clocks = {server: max(clock, time) for server, clock in clocks.items()}
             continue
         if worker is None:
             return served
         step = worker.step()
         if not step.reads:  # its pages are full of what the decoder has not fetched
-            others = [clocks[each] for each in busy if each is not worker]
+            others = [clocks[server] for server in busy if server is not worker]
             others += [events[0][0]] if events else []
             clocks[worker] = math.nextafter(max(now, min(others)), math.inf)
             continue
@@ -142,7 +142,7 @@ def serve(
 
 
 def _submit(entries: list[Server], request: Request) -> None:
-    min(entries, key=lambda each: len(each.running) + len(each.waiting)).submit(request)
+    min(entries, key=lambda s: len(s.running) + len(s.waiting)).submit(request)
 
 
 def _cancel(workers: list[Server], request: Request) -> None:

@@ -151,11 +151,11 @@ def float32_products(device: torch.device, precision: str) -> Generator[None]:
         yield
     finally:
         with _lock:
-            before, *wanted = _products
-            wanted.remove(precision)
-            _products[:] = [before, *wanted] if wanted else []
+            before, *precisions = _products
+            precisions.remove(precision)
+            _products[:] = [before, *precisions] if precisions else []
             torch.set_float32_matmul_precision(
-                max(wanted, key=_PRECISIONS.index, default=before)
+                max(precisions, key=_PRECISIONS.index, default=before)
             )
 
 

@@ -88,10 +88,10 @@ def evaluate(
     seq_len = _checked_length(model, tokens, seq_len)
     validate_sizes(batch_size=batch_size)
     count = len(tokens) - 1
-    whole, rest = divmod(count, seq_len)
+    num_windows, rest = divmod(count, seq_len)
     batches = [
-        (min(batch_size, whole - first), seq_len)
-        for first in range(0, whole, batch_size)
+        (min(batch_size, num_windows - first), seq_len)
+        for first in range(0, num_windows, batch_size)
     ]
     if rest:
         batches.append((1, rest))
@@ -185,7 +185,7 @@ def honest_loss(
     # Apple's GPUs have no float64.
     full, prefix = full.cpu().double(), prefix.cpu().double()
     gap = (full - prefix).abs().max()
-    prefix, full = (shares @ each.mean(dim=1) / seq_len for each in (prefix, full))
+    prefix, full = (shares @ loss.mean(dim=1) / seq_len for loss in (prefix, full))
     return HonestLoss(prefix.item(), full.item(), gap.item())
 
 

@@ -112,10 +112,10 @@ def train(
         saving = ending or stopping or done % (save_every or recipe.steps) == 0
         if reading or evaluating or saving:
             monitor.read()
-            found = None
+            result = None
             if evaluating and validation is not None:
-                found = learner.validate(validation, done)
-            monitor.report(on_step, found)
+                result = learner.validate(validation, done)
+            monitor.report(on_step, result)
             if saving and (ending or monitor.watch.calm):
                 learner.save(save, monitor)
         if stopping:

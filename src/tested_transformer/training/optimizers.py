@@ -134,7 +134,7 @@ def clip_gradients(parameters: list[nn.Parameter], max_norm: float) -> Tensor:
     Source: Pascanu et al., 2013, "On the difficulty of training recurrent neural
     networks", section 3.2.
     """
-    gradients = [each.grad for each in parameters if each.grad is not None]
+    gradients = [p.grad for p in parameters if p.grad is not None]
     norm = gathered(nn.utils.get_total_norm(gradients))
     # Comparing the norm would mean waiting for a GPU, so let it multiply by 1 instead.
     if max_norm > 0.0 and (norm.device.type != "cpu" or norm > max_norm):
@@ -166,7 +166,7 @@ def restore_optimizers(
         ValueError: If it belongs to another model or another optimizer.
     """
     names = {parameter: name for name, parameter in model.named_parameters()}
-    wanted: dict[str, tuple[dict[str, Tensor], nn.Parameter]] = {}
+    expected: dict[str, tuple[dict[str, Tensor], nn.Parameter]] = {}
     for optimizer in optimizers:
         adamw = isinstance(optimizer, AdamW)
         kept = ("step", "exp_avg", "exp_avg_sq") if adamw else ("mean",)
@@ -175,14 +175,14 @@ def restore_optimizers(
                 entries = [f"{names[parameter]}/{what}" for what in kept]
                 if parameter.requires_grad or not tensors.keys().isdisjoint(entries):
                     memory = optimizer.state[parameter]
-                    wanted |= dict.fromkeys(entries, (memory, parameter))
-    if wanted.keys() != tensors.keys():
-        strange = sorted(wanted.keys() ^ tensors.keys())
+                    expected |= dict.fromkeys(entries, (memory, parameter))
+    if expected.keys() != tensors.keys():
+        strange = sorted(expected.keys() ^ tensors.keys())
         raise ValueError(
             "the training state belongs to another model or optimizer: "
             f"{len(strange)} entries differ, such as {strange[0]}"
         )
-    for name, (memory, parameter) in wanted.items():
+    for name, (memory, parameter) in expected.items():
         what, tensor = name.rpartition("/")[2], tensors[name]
         shape = () if what == "step" else tuple(parameter.shape)
         if tuple(tensor.shape) != shape:

@@ -16,7 +16,7 @@ _POSITIVE = (
     *("lr", "embedding_lr", "head_lr", "vector_lr", "muon_lr", "muon_rounds"),
     *("eps", "margin"),
 )
-_WHOLE = (
+_INTEGERS = (
     *("steps", "batch_size", "seq_len", "accumulate", "muon_rounds"),
     *("warmup", "evaluate_every", "seed"),
 )
@@ -127,16 +127,16 @@ class Recipe:
             validate_switches(compile=self.compile)
         values = {**vars(self), "betas[0]": self.betas[0], "betas[1]": self.betas[1]}
         absent = {name for name in _MAY_BE_NONE if values[name] is None}
-        for name in _WHOLE:
+        for name in _INTEGERS:
             if name not in absent and not isinstance(values[name], int):
                 raise TypeError(f"{name}={values[name]!r} must be an int")
-        for names, wanted, fits in ranges:
+        for names, requirement, fits in ranges:
             for name in (name for name in names if name not in absent):
                 if not isinstance(values[name], (int, float)):
                     raise TypeError(f"{name}={values[name]!r} must be a number")
                 # Ask whether a value fits rather than whether it is wrong: NaN fails.
                 if not fits(values[name]):
-                    raise ValueError(f"{name}={values[name]} {wanted}")
+                    raise ValueError(f"{name}={values[name]} {requirement}")
                 # JSON, in which a run is saved, has no infinity.
                 if values[name] == math.inf:
                     raise ValueError(f"{name}={values[name]} must be finite")

@@ -98,7 +98,7 @@ class TrainingState:
         return {
             "step": self.step,
             "seconds": self.seconds,
-            "validations": [asdict(each) for each in self.validations],
+            "validations": [asdict(validation) for validation in self.validations],
             "scaler": self.scaler,
             "precision": self.precision,
         }
@@ -127,7 +127,7 @@ class TrainingState:
             step=values["step"],
             seconds=values["seconds"],
             losses=losses,
-            validations=[Validation(**each) for each in values["validations"]],
+            validations=[Validation(**entry) for entry in values["validations"]],
             optimizer={
                 name.removeprefix("optimizer/"): tensor
                 for name, tensor in tensors.items()

@@ -24,14 +24,14 @@ def grade_go_on(answer: Callable[..., Sequence[int]]) -> str:
 
     start = [3, 5]
     got = [*answer(sums, start, 4)]
-    wanted = [3, 5, 8, 5, 10, 9]
+    expected = [3, 5, 8, 5, 10, 9]
     assert start == [3, 5], "it changes the list that it was given"
-    assert got != wanted[2:], "return the beginning, too"
+    assert got != expected[2:], "return the beginning, too"
     assert len(got) == 6, f"2 tokens and 4 more are 6, not {len(got)}"
     assert all(isinstance(token, int) for token in got), "the tokens must be integers"
     assert read[-1] != start, "each new token must be read before the next is chosen"
     assert len(read[-1]) > 1, "the model must read all tokens so far"
-    assert got == wanted, "the next token is the likeliest at the last position"
+    assert got == expected, "the next token is the likeliest at the last position"
     return "right"
 
 

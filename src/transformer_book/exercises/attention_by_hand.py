@@ -50,10 +50,10 @@ def grade_safe_attend(answer: Callable[..., Sequence[float]]) -> str:
 def grade_query(query: Sequence[float]) -> str:
     """Grade the query that gives the three keys weights of 1/4, 1/2 and 1/4."""
     q, k = torch.tensor([list(query)]).float(), torch.tensor(_KEYS)
-    wanted = torch.tensor([[0.25, 0.5, 0.25]])
+    expected = torch.tensor([[0.25, 0.5, 0.25]])
 
     def gives(scores: Tensor) -> bool:
-        return torch.allclose(attention_weights(scores), wanted, atol=1e-4)
+        return torch.allclose(attention_weights(scores), expected, atol=1e-4)
 
     if gives(attention_scores(q, k)):
         return "right"

@@ -23,8 +23,8 @@ def grade_norm(answer: Callable[[Tensor, Tensor, Tensor, float], Tensor]) -> str
     got = answer(x, gain, bias, eps)
     assert got.shape == x.shape, f"{tuple(got.shape)}, not {tuple(x.shape)}"
 
-    def is_like(other: Tensor) -> bool:
-        return torch.allclose(got, other, atol=1e-5)
+    def is_like(output: Tensor) -> bool:
+        return torch.allclose(got, output, atol=1e-5)
 
     centered, plain = x - x.mean(dim=-1, keepdim=True), F.layer_norm(x, (5,), eps=eps)
     unbiased = (x.var(dim=-1, keepdim=True) + eps).sqrt()
@@ -68,8 +68,8 @@ def grade_block(answer: Callable[..., Tensor]) -> str:
     norm1, attention, norm2, feed_forward = parts
     got = answer(x, *parts)
 
-    def is_like(other: Tensor) -> bool:
-        return torch.allclose(got, other, atol=1e-5)
+    def is_like(output: Tensor) -> bool:
+        return torch.allclose(got, output, atol=1e-5)
 
     y = x + attention(norm1(x))
     normed, after = norm1(x), norm1(x + attention(x))

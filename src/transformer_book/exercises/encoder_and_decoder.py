@@ -15,10 +15,10 @@ def grade_shift(answer: Callable[..., tuple[Tensor, Tensor]]) -> str:
     Args:
         answer: A function of lists of ids, ``bos``, ``eos`` and ``pad``.
     """
-    read, wanted = answer([[7, 8, 9], [5]], bos=1, eos=2, pad=3)
-    assert read.shape == wanted.shape, "each row that reads has one guess"
-    assert not torch.equal(read, wanted), "not shifted: it reads what it is to guess"
-    guesses = [row[row != 3].tolist() for row in wanted]
+    read, targets = answer([[7, 8, 9], [5]], bos=1, eos=2, pad=3)
+    assert read.shape == targets.shape, "each row that reads has one guess"
+    assert not torch.equal(read, targets), "not shifted: it reads what it is to guess"
+    guesses = [row[row != 3].tolist() for row in targets]
     assert not any(1 in row for row in guesses), "<bos> is given, and never guessed"
     assert all(2 in row for row in guesses), "<eos> is never guessed: it will not stop"
     assert bool((read[:, 0] == 1).all()), "the first word is guessed from <bos>"

@@ -31,13 +31,13 @@ def grade_route(answer: Callable[[Tensor, int], Tensor]) -> str:
             assert not torch.allclose(sums, torch.ones(2)), (
                 "for k=1 every share is 1: the router would get no gradient"
             )
-            wanted = kept
+            expected = kept
         else:
             assert torch.allclose(sums, torch.ones(2)), (
                 f"for k={k} the shares of the first token sum to {sums[0]:.2f}"
             )
-            wanted = kept / kept.sum(dim=-1, keepdim=True)
-        assert torch.allclose(got, wanted, atol=1e-5), (
+            expected = kept / kept.sum(dim=-1, keepdim=True)
+        assert torch.allclose(got, expected, atol=1e-5), (
             f"for k={k} shares are not in proportion to the probabilities"
         )
     return "right"
@@ -50,8 +50,8 @@ def grade_balance(answer: Callable[[Tensor, int], Any]) -> str:
         answer: A function of probabilities, (tokens, experts), and ``k``.
     """
     probabilities = torch.tensor([[0.5, 0.4, 0.1], [0.6, 0.1, 0.3], [0.7, 0.2, 0.1]])
-    wanted = {1: 3 * (1 * 0.6), 2: 3 * (0.5 * 0.6 + (2 * 0.7 / 3 + 0.5 / 3) / 6)}
-    for k, right in wanted.items():
+    expected = {1: 3 * (1 * 0.6), 2: 3 * (0.5 * 0.6 + (2 * 0.7 / 3 + 0.5 / 3) / 6)}
+    for k, right in expected.items():
         got = float(answer(probabilities, k))
         mistakes = {
             right / 3: "times the number of experts: an even load should give 1",

@@ -31,11 +31,11 @@ def grade_merge(answer: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]) -> s
     ):
         q, k, v = torch.randn(3, 2, 9, 4, generator=generator)
         k = size * k
-        wanted, _ = attention_with_weights(q, k, v)
+        expected, _ = attention_with_weights(q, k, v)
         first, second = _half(q, k[:, :3], v[:, :3]), _half(q, k[:, 3:], v[:, 3:])
         got = answer(*first, *second)
-        assert got.shape == wanted.shape, f"{tuple(got.shape)} is not (2, 9, 4)"
-        assert torch.allclose(got, wanted, atol=1e-4), complaint
+        assert got.shape == expected.shape, f"{tuple(got.shape)} is not (2, 9, 4)"
+        assert torch.allclose(got, expected, atol=1e-4), complaint
     return "right"
 
 
@@ -48,11 +48,11 @@ def grade_fast(answer: Callable[[Tensor, Tensor, Tensor], Tensor]) -> str:
     generator = torch.Generator().manual_seed(0)
     q, k = torch.randn(2, 10, 8, generator=generator)
     v = torch.randn(10, 12, generator=generator)
-    wanted, _ = attention_with_weights(q, k, v)
+    expected, _ = attention_with_weights(q, k, v)
     with profile(activities=[ProfilerActivity.CPU]) as record:
         got = answer(q, k, v)
     assert got.shape == (10, 12), f"{tuple(got.shape)} is not (10, 12)"
-    gap = (got - wanted).abs().max().item()
+    gap = (got - expected).abs().max().item()
     assert gap < 1e-5, f"another output, by up to {gap:.2f}: is the scale the same?"
     names = [event.key for event in record.key_averages()]
     assert any("flash" in name for name in names), "right, but by the plain kernel"

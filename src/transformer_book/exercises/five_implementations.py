@@ -1,4 +1,4 @@
-"""Graders of *Five implementations, one answer*."""
+"""Graders of *Five implementations, one answer?*."""
 
 from collections.abc import Callable, Sequence
 
@@ -84,9 +84,9 @@ def grade_unpack_groups(answer: Callable[[Tensor, int, int], Sequence[Tensor]]) 
     packed = torch.cat([part for group in groups for part in group])
     got = answer(packed.clone(), heads, kv_heads)
     assert len(got) == 3, f"three matrices are wanted, not {len(got)}"
-    for name, each, right in zip("qkv", got, (q, k, v), strict=True):
-        assert each.shape == right.shape, (
-            f"{name} of shape {tuple(each.shape)}, wanted {tuple(right.shape)}"
+    for name, matrix, right in zip("qkv", got, (q, k, v), strict=True):
+        assert matrix.shape == right.shape, (
+            f"{name} of shape {tuple(matrix.shape)}, wanted {tuple(right.shape)}"
         )
     assert not torch.equal(got[0], packed[: heads * width]), (
         "the first rows are not all queries: the first group has a key and a value, too"

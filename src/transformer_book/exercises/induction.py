@@ -26,9 +26,9 @@ def grade_after_copies(answer: Callable[[Tensor], Tensor]) -> str:
     assert not torch.equal(got, same_token_target(tokens)), (
         "it marks the copies, not what followed them"
     )
-    wanted = induction_target(tokens)
-    assert not (got & ~wanted).any(), "it marks a key that followed no earlier copy"
-    assert torch.equal(got, wanted), "it misses what followed some earlier copy"
+    expected = induction_target(tokens)
+    assert not (got & ~expected).any(), "it marks a key that followed no earlier copy"
+    assert torch.equal(got, expected), "it misses what followed some earlier copy"
     return "right"
 
 

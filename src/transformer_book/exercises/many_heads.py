@@ -50,9 +50,9 @@ def grade_without_head(
     before = attention(x)
     parts = [before - answer(attention, x, head) for head in range(3)]
     assert torch.equal(attention(x), before), "the layer was changed: work on a copy"
-    other = copy.deepcopy(attention)
-    other.v_proj.weight.unflatten(0, (3, 5))[1] += 1.0
-    assert torch.allclose(answer(attention, x, 1), answer(other, x, 1), atol=1e-5), (
+    changed = copy.deepcopy(attention)
+    changed.v_proj.weight.unflatten(0, (3, 5))[1] += 1.0
+    assert torch.allclose(answer(attention, x, 1), answer(changed, x, 1), atol=1e-5), (
         "head 1 still speaks: other values in it move the answer"
     )
     rest = before - torch.stack(parts).sum(dim=0)

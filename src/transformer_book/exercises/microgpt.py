@@ -1,4 +1,4 @@
-"""Graders of *A GPT with no library at all*."""
+"""Graders of *A GPT in plain Python*."""
 
 import math
 from collections.abc import Callable

@@ -49,7 +49,7 @@ def grade_loss(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
     tokens = torch.randint(7, (2, 5), generator=generator)
     logs = logits.log_softmax(dim=-1)
     losses = [-logs[b, t, tokens[b, t + 1]] for b in range(2) for t in range(4)]
-    got, wanted = torch.as_tensor(answer(logits, tokens)), torch.stack(losses).mean()
+    got, expected = torch.as_tensor(answer(logits, tokens)), torch.stack(losses).mean()
     itself = F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
     assert not torch.isclose(got, itself), (
         "each position guesses the token it has just read: shift by one. "
@@ -63,5 +63,5 @@ def grade_loss(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
     assert not torch.isclose(got, twice), (
         "one softmax too many: cross_entropy has its own"
     )
-    assert torch.isclose(got, wanted), f"{got:.4f}, but the mean is {wanted:.4f}"
+    assert torch.isclose(got, expected), f"{got:.4f}, but the mean is {expected:.4f}"
     return "right"

@@ -24,19 +24,19 @@ def grade_heads_of_a_layer(
         for batch_first in (True, False):
             module = nn.MultiheadAttention(12, 3, dropout=0.5, batch_first=batch_first)
             x = torch.randn(2, 5, 12)
-            _, wanted = from_torch(module).eval()(x, return_weights=True)
+            _, expected = from_torch(module).eval()(x, return_weights=True)
             got = answer(module, x if batch_first else x.transpose(0, 1))
             assert got is not None, "no weights came back"
             assert got.ndim == 4, f"{tuple(got.shape)}: the heads are averaged away"
-            assert got.shape == wanted.shape, (
-                f"{tuple(got.shape)} is not {tuple(wanted.shape)} "
+            assert got.shape == expected.shape, (
+                f"{tuple(got.shape)} is not {tuple(expected.shape)} "
                 f"for a layer with batch_first={batch_first}"
             )
             sums = got.sum(dim=-1)
             assert torch.allclose(sums, torch.ones_like(sums)), (
                 "rows do not sum to 1: dropout is on"
             )
-            assert torch.allclose(got, wanted, atol=1e-6), "these are other weights"
+            assert torch.allclose(got, expected, atol=1e-6), "these are other weights"
             assert module.dropout == 0.5, "the layer had dropout, and has none any more"
             assert module.training, "the layer was training, and is not any more"
             module.eval()
@@ -58,10 +58,10 @@ def grade_packed_weights(answer: Callable[[Tensor, Tensor, Tensor], Tensor]) -> 
     assert got.shape == (3 * width, width), (
         f"{tuple(got.shape)} is not {(3 * width, width)}"
     )
-    for (name, wanted), rows in zip(names.items(), got.chunk(3), strict=True):
-        assert not torch.equal(rows, wanted.T), f"{name} is transposed"
-        for other, weight in names.items():
+    for (name, matrix), rows in zip(names.items(), got.chunk(3), strict=True):
+        assert not torch.equal(rows, matrix.T), f"{name} is transposed"
+        for label, weight in names.items():
             held = torch.equal(rows, weight)
-            assert other == name or not held, f"the block of {name} holds {other}"
-        assert torch.equal(rows, wanted), f"the rows of {name} are mixed with others"
+            assert label == name or not held, f"the block of {name} holds {label}"
+        assert torch.equal(rows, matrix), f"the rows of {name} are mixed with others"
     return "right"

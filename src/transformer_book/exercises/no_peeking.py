@@ -19,15 +19,15 @@ def grade_packed_mask(answer: Callable[[Tensor], Tensor]) -> str:
     """
     documents = torch.tensor([4, 4, 4, 1, 1])
     got = answer(documents)
-    wanted = torch.zeros(5, 5, dtype=torch.bool)
-    wanted[:3, :3], wanted[3:, 3:] = causal_mask(3), causal_mask(2)
+    expected = torch.zeros(5, 5, dtype=torch.bool)
+    expected[:3, :3], expected[3:, 3:] = causal_mask(3), causal_mask(2)
     assert got.dtype == torch.bool, "a mask is boolean"
     assert got.shape == (5, 5), f"the mask is {tuple(got.shape)}, not (5, 5)"
-    assert not torch.equal(got, ~wanted), "turned around: True = may attend"
+    assert not torch.equal(got, ~expected), "turned around: True = may attend"
     assert not got[:3, 3:].any(), "the first document reads the second"
     assert not got[3:, :3].any(), "the second document reads the first"
     assert not (got & ~causal_mask(5)).any(), "a token reads its own future"
-    assert torch.equal(got, wanted), "something allowed is missing"
+    assert torch.equal(got, expected), "something allowed is missing"
     return "right"
 
 

@@ -25,8 +25,8 @@ def grade_turn(answer: Callable[[Tensor, Tensor, float], Tensor]) -> str:
     assert got.shape == x.shape, f"{tuple(got.shape)}, not {tuple(x.shape)}"
 
     def is_like(positions: Tensor = positions, base: float = base, **how: Any) -> bool:
-        wanted = rotate(x, rotary_table(positions, 8, base=base), **how)
-        return torch.allclose(got, wanted.to(got.dtype), atol=1e-4)
+        expected = rotate(x, rotary_table(positions, 8, base=base), **how)
+        return torch.allclose(got, expected.to(got.dtype), atol=1e-4)
 
     mistakes = {
         "neighbors are paired, not halves": is_like(pairing="neighbors"),
@@ -39,8 +39,8 @@ def grade_turn(answer: Callable[[Tensor, Tensor, float], Tensor]) -> str:
             positions + 1
         ),
     }
-    for message, was_made in mistakes.items():
-        assert not was_made, message
+    for message, matches in mistakes.items():
+        assert not matches, message
     assert is_like(), "not the turn: look at one pair at one position"
     return "right"
 

@@ -54,10 +54,10 @@ def grade_ported_masks(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
         answer: A function of ``key_padding_mask`` and ``attn_mask``.
     """
     padding, causal = padding_mask(torch.tensor([3, 1])), causal_mask(4, 3)
-    got, wanted = answer(~padding[:, 0, 0], ~causal), padding & causal
+    got, expected = answer(~padding[:, 0, 0], ~causal), padding & causal
     assert got.dtype == torch.bool, f"a mask is boolean, not {got.dtype}"
     assert got.ndim == 4, f"it has {got.ndim} axes: the scores have (B, H, T, S)"
-    assert got.shape == wanted.shape, f"(B, 1, T, S), not {tuple(got.shape)}"
+    assert got.shape == expected.shape, f"(B, 1, T, S), not {tuple(got.shape)}"
     mistakes = {
         "True still means ignore": ~padding | ~causal,
         "a key that one mask forbids and the other allows is allowed": padding | causal,
@@ -67,5 +67,5 @@ def grade_ported_masks(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
     }
     for message, wrong in mistakes.items():
         assert not torch.equal(got, wrong), message
-    assert torch.equal(got, wanted), "it allows other keys than both masks do"
+    assert torch.equal(got, expected), "it allows other keys than both masks do"
     return "right"

@@ -21,9 +21,9 @@ def _drawn_layer(num_heads: int) -> MultiHeadAttention:
 
 def _loaded(state: _State, num_heads: int) -> MultiHeadAttention:
     layer = MultiHeadAttention(d_model=12, num_heads=num_heads, head_dim=4)
-    for name, wanted in layer.state_dict().items():
+    for name, parameter in layer.state_dict().items():
         assert name in state, f"{name} is missing"
-        shape, actual = tuple(wanted.shape), tuple(state[name].shape)
+        shape, actual = tuple(parameter.shape), tuple(state[name].shape)
         assert actual == shape, f"{name} is {actual}, not {shape}"
     layer.load_state_dict(state)
     return layer
@@ -49,9 +49,9 @@ def grade_drop_head(answer: Callable[[_State, int, int], _State]) -> str:
     for head in (1, 0):
         small = _loaded(answer(dict(layer.state_dict()), head, 4), num_heads=2)
         result = small(x, causal=True)
-        for other in {0, 1, 2} - {head}:
-            assert not torch.allclose(result, shut(other), atol=1e-4), (
-                f"head {other} is gone, and head {head} was to go"
+        for other_head in {0, 1, 2} - {head}:
+            assert not torch.allclose(result, shut(other_head), atol=1e-4), (
+                f"head {other_head} is gone, and head {head} was to go"
             )
         assert torch.equal(small.o_proj.bias, layer.o_proj.bias), (
             "the bias of o_proj belongs to no head: it stays"
@@ -72,7 +72,7 @@ def grade_padded(answer: Callable[[_State, int], _State]) -> str:
     small = _drawn_layer(num_heads=2)
     wide = _loaded(answer(dict(small.state_dict()), 12), num_heads=3)
     x = torch.randn(2, 5, 12)
-    wanted, result = small(x, causal=True), wide(x, causal=True)
+    expected, result = small(x, causal=True), wide(x, causal=True)
     kept = slice(0, 8)
     assert torch.equal(wide.q_proj.weight[kept], small.q_proj.weight), (
         "the heads that were left have changed or moved: the new features come last"
@@ -80,7 +80,7 @@ def grade_padded(answer: Callable[[_State, int], _State]) -> str:
     assert not wide.o_proj.weight[:, 8:].any(), (
         "o_proj reads the new head, and so the output has changed"
     )
-    assert torch.allclose(result, wanted, atol=1e-4), (
+    assert torch.allclose(result, expected, atol=1e-4), (
         "the output has changed: is a weight or a bias of the old heads different?"
     )
     return "right"

@@ -19,20 +19,20 @@ def grade_top_p(answer: Callable[[Tensor, float], Tensor]) -> str:
     """
     p = torch.tensor([0.04, 0.40, 0.10, 0.26, 0.20])
     for top_p in (0.3, 0.5, 0.7, 0.95):
-        wanted = sampling_probabilities(p.log(), top_p=top_p)
+        expected = sampling_probabilities(p.log(), top_p=top_p)
         got = answer(p, top_p)
-        if torch.allclose(got, wanted, atol=1e-6):
+        if torch.allclose(got, expected, atol=1e-6):
             continue
-        ranked = wanted.sort(descending=True).values
+        ranked = expected.sort(descending=True).values
         assert not torch.allclose(got, ranked, atol=1e-6), (
             "these are ranks: put each probability back to its word"
         )
-        assert not torch.equal(got > 0, wanted > 0), (
+        assert not torch.equal(got > 0, expected > 0), (
             "the right words, but they do not sum to 1"
         )
-        kept, fewer = int((got > 0).sum()), int((wanted > 0).sum())
+        kept, fewer = int((got > 0).sum()), int((expected > 0).sum())
         assert kept >= fewer, f"top_p={top_p} keeps too few words: {kept}"
-        assert not (got > 0)[wanted > 0].all(), f"top_p={top_p} keeps {kept} words"
+        assert not (got > 0)[expected > 0].all(), f"top_p={top_p} keeps {kept} words"
         raise AssertionError("these are not the likeliest words")
     return "right"
 
@@ -46,9 +46,9 @@ def grade_survivors(answer: Callable[[Tensor, float, float], Tensor]) -> str:
     logits = torch.tensor([1.0, 3.2, -0.5, 2.0, 0.1, 2.9])
     for temperature, min_p in ((1.0, 0.25), (2.0, 0.25), (0.5, 0.05), (3.0, 0.6)):
         settings = {"temperature": temperature, "min_p": min_p}
-        wanted = sampling_probabilities(logits, **settings) > 0
+        expected = sampling_probabilities(logits, **settings) > 0
         got = answer(logits, temperature, min_p)
-        if torch.equal(got, wanted):
+        if torch.equal(got, expected):
             continue
         assert not torch.equal(got, sampling_probabilities(logits, min_p=min_p) > 0), (
             "right at temperature 1: how far may a logit lie at others?"
@@ -62,6 +62,6 @@ def grade_survivors(answer: Callable[[Tensor, float, float], Tensor]) -> str:
         )
         raise AssertionError(
             f"temperature {temperature}, min_p {min_p}: it gives {got.tolist()}, not "
-            f"{wanted.tolist()}"
+            f"{expected.tolist()}"
         )
     return "right"

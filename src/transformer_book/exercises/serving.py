@@ -13,7 +13,7 @@ def grade_count_steps(answer: Callable[[Sequence[int], int, bool], int]) -> str:
         answer: A function of how many tokens each request wants, the number of slots,
             and whether newcomers wait for the whole batch.
     """
-    for wanted, num_slots in (
+    for counts, num_slots in (
         ([5], 1),
         ([3, 4, 2], 1),
         ([9, 2, 5, 1, 13, 4], 2),
@@ -21,17 +21,17 @@ def grade_count_steps(answer: Callable[[Sequence[int], int, bool], int]) -> str:
         ([2, 6], 5),
     ):
         for static in (True, False):
-            lengths = [*wanted]
+            lengths = [*counts]
             got = answer(lengths, num_slots, static)
-            assert lengths == wanted, "it changes the list that it was given"
-            right = _steps(wanted, num_slots, static)
+            assert lengths == counts, "it changes the list that it was given"
+            right = _steps(counts, num_slots, static)
             kind = "static" if static else "continuous"
-            assert got == right, f"{wanted}, {num_slots} slots, {kind}: it says {got}"
+            assert got == right, f"{counts}, {num_slots} slots, {kind}: it says {got}"
     return "right"
 
 
-def _steps(wanted: Sequence[int], num_slots: int, static: bool) -> int:
-    left, waiting, steps = list[int](), [*wanted], 0
+def _steps(counts: Sequence[int], num_slots: int, static: bool) -> int:
+    left, waiting, steps = list[int](), [*counts], 0
     while left or waiting:
         if not (static and left):
             free = num_slots - len(left)
@@ -61,7 +61,7 @@ def grade_tokens_to_read(
         ([8, 1, 4, 1, 5], [text], 2, "a page is known by all tokens before it, too"),
         ([3, 1, 4, 1, 7], [[3, 1, 9], text], 2, "any of the texts may begin alike"),
     ):
-        got = answer([*prompt], [[*each] for each in cached], page_size)
+        got = answer([*prompt], [[*tokens] for tokens in cached], page_size)
         right = _left(prompt, cached, page_size)
         assert got == right, (
             f"prompt {prompt}, cached {cached}, pages of {page_size}: it says {got}, "

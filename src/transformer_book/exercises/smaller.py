@@ -26,18 +26,18 @@ def grade_absorbed_scores(answer: Callable[[Tensor, Tensor, Tensor], Tensor]) ->
             (keys, latent_dim),
         )
     )
-    wanted = q @ (latents @ up_k).mT
+    expected = q @ (latents @ up_k).mT
     with FlopCounterMode(display=False) as counter:
         got = answer(q, up_k, latents)
-    assert got.shape == wanted.shape, (
-        f"the shape is {tuple(got.shape)}, not {tuple(wanted.shape)}"
+    assert got.shape == expected.shape, (
+        f"the shape is {tuple(got.shape)}, not {tuple(expected.shape)}"
     )
-    if not torch.allclose(got, wanted):
-        scaled = torch.allclose(got * width**0.5, wanted)
+    if not torch.allclose(got, expected):
+        scaled = torch.allclose(got * width**0.5, expected)
         assert not scaled, "leave the scale out: these are the plain products"
-        softmaxed = torch.allclose(got, wanted.softmax(dim=-1))
+        softmaxed = torch.allclose(got, expected.softmax(dim=-1))
         assert not softmaxed, "these are weights; the scores come before softmax"
-    assert torch.allclose(got, wanted), "the shape is right, but not the scores"
+    assert torch.allclose(got, expected), "the shape is right, but not the scores"
     spent = counter.get_total_flops() // 2
     enough = heads * queries * (width * latent_dim + latent_dim * keys)
     assert spent <= enough, (
@@ -56,13 +56,13 @@ def grade_entry_bytes(answer: Callable[[int, int, int, int, int], int]) -> str:
     """
     layers, heads, latent_dim, rotary_dim, tokens = 3, 5, 7, 4, 11
     got = answer(layers, heads, latent_dim, rotary_dim, tokens)
-    wanted = layers * (latent_dim + rotary_dim) * tokens * 2
-    assert got != wanted * heads, "the entry serves all heads: it is kept once"
-    assert got != 2 * wanted, "keys and values are made of one entry: it is kept once"
+    expected = layers * (latent_dim + rotary_dim) * tokens * 2
+    assert got != expected * heads, "the entry serves all heads: it is kept once"
+    assert got != 2 * expected, "keys and values are made of one entry: it is kept once"
     assert got != layers * latent_dim * tokens * 2, "the rotary key is kept, too"
-    assert got != wanted // layers, "each layer keeps its own"
-    assert got != wanted // 2, "each number has two bytes"
-    assert got == wanted, f"it says {got} bytes, not {wanted}"
+    assert got != expected // layers, "each layer keeps its own"
+    assert got != expected // 2, "each number has two bytes"
+    assert got == expected, f"it says {got} bytes, not {expected}"
     return "right"
 
 
@@ -79,18 +79,18 @@ def grade_pages_in_use(answer: Callable[[int, list[int], int], int]) -> str:
         (3, [1], 4, 1),
         (3, [2, 4], 4, 2 + 2),
     ]
-    for prompt, answers, size, wanted in cases:
+    for prompt, answers, size, expected in cases:
         got = answer(prompt, answers, size)
         case = f"{answers} tokens after {prompt}, in pages of {size}"
         alone = sum(-(-(prompt + length) // size) for length in answers)
-        assert got != alone or alone == wanted, (
+        assert got != alone or alone == expected, (
             f"{case}: {got} pages would be right if nothing were shared"
         )
         begun = -(-prompt // size) + sum(
             -(-(prompt + length) // size) - -(-prompt // size) for length in answers
         )
-        assert got != begun or begun == wanted, (
+        assert got != begun or begun == expected, (
             f"{case}: {got} pages would be right if answers shared the page they write"
         )
-        assert got == wanted, f"{case}: it says {got} pages, not {wanted}"
+        assert got == expected, f"{case}: it says {got} pages, not {expected}"
     return "right"

@@ -14,8 +14,8 @@ def grade_half(answer: Callable[[int], float]) -> str:
         answer: A function of ``bits``.
     """
     finite = [bits for bits in range(0, 2**16, 5) if bits >> 10 & 31 < 31]
-    wanted = torch.tensor(finite, dtype=torch.int32).to(torch.int16)
-    numbers = wanted.view(torch.float16).tolist()
+    patterns = torch.tensor(finite, dtype=torch.int32).to(torch.int16)
+    numbers = patterns.view(torch.float16).tolist()
     got = [answer(bits) for bits in finite]
     pairs = list(zip(finite, got, numbers, strict=True))
     normal = [pair for pair in pairs if pair[0] >> 10 & 31 and pair[2] > 0]

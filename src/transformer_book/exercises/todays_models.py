@@ -76,15 +76,15 @@ def grade_qwen3_config(answer: Callable[[Mapping[str, Any]], GPTConfig]) -> str:
             "rope_theta": 1_000_000,
             "tie_word_embeddings": tied,
         }
-        got, wanted = answer(settings), FAMILIES["qwen3"].config(settings, "Qwen 3")
+        got, expected = answer(settings), FAMILIES["qwen3"].config(settings, "Qwen 3")
         assert isinstance(got, GPTConfig), f"it returns a {type(got).__name__}"
-        assert got.d_k == wanted.d_k, (
-            f"a head has {wanted.d_k} features, which head_dim says, not {got.d_k}"
+        assert got.d_k == expected.d_k, (
+            f"a head has {expected.d_k} features, which head_dim says, not {got.d_k}"
         )
-        for each in fields(got):
-            if each.name in ("head_dim", "qkv_bias", "windows"):
+        for field in fields(got):
+            if field.name in ("head_dim", "qkv_bias", "windows"):
                 continue
-            found, right = getattr(got, each.name), getattr(wanted, each.name)
-            assert found == right, f"{each.name} is {found!r}; Qwen 3 needs {right!r}"
+            value, right = getattr(got, field.name), getattr(expected, field.name)
+            assert value == right, f"{field.name} is {value!r}; Qwen 3 needs {right!r}"
         assert not got.qkv_bias, "qkv_bias: Qwen 3 has none"
     return "right"

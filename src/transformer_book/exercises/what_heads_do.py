@@ -57,9 +57,9 @@ def grade_silenced(
         assert all(torch.equal(state[name], before[name]) for name in state), (
             "the layer that was given has changed: copy it first"
         )
-        wanted, every_third, rows = (deepcopy(layer) for _ in range(3))
+        silenced, every_third, rows = (deepcopy(layer) for _ in range(3))
         own = slice(4 * head, 4 * head + 4)
-        wanted.o_proj.weight[:, own] = 0.0
+        silenced.o_proj.weight[:, own] = 0.0
         every_third.o_proj.weight[:, head::3] = 0.0
         rows.o_proj.weight[own] = 0.0
         assert not torch.allclose(got, every_third(x, causal=True)), (
@@ -68,7 +68,7 @@ def grade_silenced(
         assert not torch.allclose(got, rows(x, causal=True)), (
             "a head is columns of o_proj"
         )
-        assert torch.allclose(got, wanted(x, causal=True), atol=1e-6), (
+        assert torch.allclose(got, silenced(x, causal=True), atol=1e-6), (
             f"something of head {head} is left, or another head has changed"
         )
     return "right"

@@ -20,12 +20,12 @@ def grade_pair_table(answer: Callable[[Tensor, int], Tensor]) -> str:
     rows = table.sum(dim=-1)
     assert torch.allclose(rows, torch.ones(4)), "each row must sum to 1"
     assert (table > 0).all(), "a pair that was not seen must stay possible"
-    wanted = torch.tensor([[1, 3, 2, 1], [3, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]])
-    wanted = wanted / wanted.sum(dim=-1, keepdim=True)
+    right = torch.tensor([[1, 3, 2, 1], [3, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]])
+    right = right / right.sum(dim=-1, keepdim=True)
     backwards = torch.tensor([[1, 3, 1, 1], [3, 1, 1, 1], [2, 1, 1, 1], [1, 1, 1, 1]])
     backwards = backwards / backwards.sum(dim=-1, keepdim=True)
     assert not torch.allclose(table, backwards), "a row is the word before, not after"
-    assert torch.allclose(table, wanted), f"after 0, 1 has {table[0, 1]:.2f}, not 0.43"
+    assert torch.allclose(table, right), f"after 0, 1 has {table[0, 1]:.2f}, not 0.43"
     return "right"
 
 

@@ -58,8 +58,8 @@ class FlaxExperts(linen.Module):
 
         hidden = jnp.einsum("...d,mdf->...mf", x, up) + up_bias
         hidden = linen.gelu(hidden, approximate=False)
-        made = jnp.einsum("...mf,mfd->...md", hidden, down) + down_bias
-        return jnp.einsum("...m,...md->...d", shares, made)
+        outputs = jnp.einsum("...mf,mfd->...md", hidden, down) + down_bias
+        return jnp.einsum("...m,...md->...d", shares, outputs)
 
 
 # --8<-- [end:module]
@@ -74,8 +74,8 @@ def convert(weights: Parameters) -> Parameters:
     num_experts = len(weights["router.weight"])
 
     def stacked(name: str) -> Tensor:
-        each = [weights[f"experts.{index}.{name}"] for index in range(num_experts)]
-        return torch.stack([part.mT if part.ndim == 2 else part for part in each])
+        parts = [weights[f"experts.{index}.{name}"] for index in range(num_experts)]
+        return torch.stack([part.mT if part.ndim == 2 else part for part in parts])
 
     return {
         "router": weights["router.weight"].mT,
@@ -106,9 +106,9 @@ def expert_gaps(
     names, parameters = zip(*layer.named_parameters(), strict=True)
     x = x.detach().requires_grad_()
     output = layer(x)
-    found = torch.autograd.grad(output, [x, *parameters], direction)
-    ours = {"output": output.detach(), "x": found[0]}
-    ours |= convert(dict(zip(names, found[1:], strict=True)))
+    gradients = torch.autograd.grad(output, [x, *parameters], direction)
+    ours = {"output": output.detach(), "x": gradients[0]}
+    ours |= convert(dict(zip(names, gradients[1:], strict=True)))
 
     expert: torch.nn.Module = layer.experts[0]
     d_ff = expert.get_submodule("up").get_parameter("bias").numel()
@@ -123,17 +123,17 @@ def expert_gaps(
             name: jnp.asarray(part.detach().numpy())
             for name, part in convert(layer.state_dict()).items()
         }
-        made, pull_back = jax.vjp(
+        flax_output, pull_back = jax.vjp(
             jax.jit(call), weights, jnp.asarray(x.detach().numpy())
         )
         of_weights, of_x = pull_back(jnp.asarray(direction.numpy()))
-    theirs = {"output": made, "x": of_x, **of_weights}
+    theirs = {"output": flax_output, "x": of_x, **of_weights}
     return {
-        name: (torch.tensor(theirs[name].tolist(), dtype=x.dtype) - each)
+        name: (torch.tensor(theirs[name].tolist(), dtype=x.dtype) - value)
         .abs()
         .max()
         .item()
-        for name, each in ours.items()
+        for name, value in ours.items()
     }
 
 

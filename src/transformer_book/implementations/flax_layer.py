@@ -23,7 +23,7 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
     names = {"q": "query", "k": "key", "v": "value", "o": "out"}
     parts = {"W": "kernel", "b": "bias"}
     converted = einsum.convert(weights, num_heads)
-    return {f"{names[n[2]]}.{parts[n[0]]}": each for n, each in converted.items()}
+    return {f"{names[n[2]]}.{parts[n[0]]}": leaf for n, leaf in converted.items()}
 
 
 # --8<-- [start:prepare]

@@ -12,9 +12,9 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
     names = {"c_attn": "qkv_proj", "c_proj": "o_proj"}
     parts = {"weight": "kernel", "bias": "bias"}
     converted: Parameters = {}
-    for name, each in packed.convert(weights, num_heads).items():
+    for name, leaf in packed.convert(weights, num_heads).items():
         module, part = name.split(".")
-        converted[f"{names[module]}.{parts[part]}"] = each.mT if each.ndim > 1 else each
+        converted[f"{names[module]}.{parts[part]}"] = leaf.mT if leaf.ndim > 1 else leaf
     return converted
 
 

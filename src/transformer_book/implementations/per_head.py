@@ -55,7 +55,7 @@ class PerHeadAttention:
     def backward(self, d_output: Float[Array, "T D"]) -> dict[str, Array]:
         """Return the gradients of both sequences and of every parameter."""
         w, x, context = self.weights, self.x, self.context
-        d = {name: np.zeros_like(each) for name, each in w.items()}
+        d = {name: np.zeros_like(weight) for name, weight in w.items()}
         d |= {"x": np.zeros_like(x), "context": np.zeros_like(context)}
         d["b_o"] = d_output.sum(axis=0)
         for h, (q, k, v, weights, head) in enumerate(self.kept):
@@ -101,21 +101,21 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
 def prepare(question: Question) -> Step:
     """Read the sequences one after the other, and sum the parameters' gradients."""
     parameters = convert(question.weights, question.layer.num_heads)
-    layer = PerHeadAttention({name: each.numpy() for name, each in parameters.items()})
-    inputs = {name: each.numpy() for name, each in question.inputs.items()}
+    layer = PerHeadAttention({name: p.numpy() for name, p in parameters.items()})
+    inputs = {name: sequence.numpy() for name, sequence in question.inputs.items()}
     mask = None if question.mask is None else question.mask.numpy()
     directions = question.direction.numpy()
 
     def step() -> tuple[Array, dict[str, Array]]:
-        d = {name: np.zeros_like(each) for name, each in layer.weights.items()}
-        d |= {name: np.zeros_like(each) for name, each in inputs.items()}
+        d = {name: np.zeros_like(weight) for name, weight in layer.weights.items()}
+        d |= {name: np.zeros_like(sequence) for name, sequence in inputs.items()}
         output = np.empty_like(inputs["x"])
         for i, x in enumerate(inputs["x"]):
             output[i] = layer.forward(x, inputs.get("context", inputs["x"])[i], mask)
-            each = layer.backward(directions[i])
+            grads = layer.backward(directions[i])
             if "context" not in inputs:
-                each["x"] += each.pop("context")  # one sequence in both places
-            for name, gradient in each.items():
+                grads["x"] += grads.pop("context")  # one sequence in both places
+            for name, gradient in grads.items():
                 if name in inputs:
                     d[name][i] = gradient
                 else:

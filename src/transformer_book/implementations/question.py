@@ -97,18 +97,18 @@ def gaps(implementation: Implementation, question: Question) -> dict[str, float]
         ValueError: If the implementation cannot answer the question, or the names of
             its gradients are not those of its parameters.
     """
-    right, given = reference(question), answer(implementation, question)
+    right, results = reference(question), answer(implementation, question)
     weights = {name: right.pop(name) for name in question.weights}
     right |= implementation.convert(weights, question.layer.num_heads)
-    if given.keys() != right.keys():
-        raise ValueError(f"answer has {sorted(given)}; it must have {sorted(right)}")
-    largest = {name: each.abs().max().item() for name, each in right.items()}
+    if results.keys() != right.keys():
+        raise ValueError(f"answer has {sorted(results)}; it must have {sorted(right)}")
+    largest = {name: value.abs().max().item() for name, value in right.items()}
     scales = dict.fromkeys(right, max(largest[name] for name in {*right} - {"output"}))
     scales["output"] = largest["output"]
     # Comparisons with NaN are false, so NaN could pass for a small gap.
-    wrong = {name: (given[name] - each).abs() for name, each in right.items()}
-    worst = {name: each.nan_to_num(nan=torch.inf).max() for name, each in wrong.items()}
-    return {name: each.item() / scales[name] for name, each in worst.items()}
+    wrong = {name: (results[name] - value).abs() for name, value in right.items()}
+    worst = {name: gap.nan_to_num(nan=torch.inf).max() for name, gap in wrong.items()}
+    return {name: gap.item() / scales[name] for name, gap in worst.items()}
 
 
 def answer(implementation: Implementation, question: Question) -> Parameters:
@@ -148,13 +148,13 @@ def by_autograd(
     """
     parameters = convert(question.weights, question.layer.num_heads)
     leaves = parameters | question.inputs
-    leaves = {name: each.detach().requires_grad_() for name, each in leaves.items()}
+    leaves = {name: leaf.detach().requires_grad_() for name, leaf in leaves.items()}
     own = {name: leaves[name] for name in parameters}
 
     def step() -> tuple[Tensor, Parameters]:
         output = call(own, leaves["x"], leaves.get("context", leaves["x"]))
-        found = torch.autograd.grad(output, list(leaves.values()), question.direction)
-        return output.detach(), dict(zip(leaves, found, strict=True))
+        grads = torch.autograd.grad(output, list(leaves.values()), question.direction)
+        return output.detach(), dict(zip(leaves, grads, strict=True))
 
     return step
 

@@ -65,12 +65,12 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
 def prepare(question: Question) -> Step:
     """Turn every number into a ``Scalar``; the step reads the gradients from them."""
     num_heads = question.layer.num_heads
-    numbers = {name: each.tolist() for name, each in question.weights.items()}
-    numbers |= {name: each.tolist() for name, each in question.inputs.items()}
+    numbers = {name: tensor.tolist() for name, tensor in question.weights.items()}
+    numbers |= {name: tensor.tolist() for name, tensor in question.inputs.items()}
     directions = question.direction.tolist()
 
     def step() -> tuple[Any, dict[str, Any]]:
-        leaves = {name: _scalars(each) for name, each in numbers.items()}
+        leaves = {name: _scalars(value) for name, value in numbers.items()}
         sequences = zip(leaves["x"], leaves.get("context", leaves["x"]), strict=True)
         outputs = [
             attend_tokens(leaves, num_heads, x, context, causal=question.causal)
@@ -82,7 +82,7 @@ def prepare(question: Question) -> Step:
             for token, direction in zip(tokens, rows, strict=True)
         ]
         sum(parts, Scalar(0.0)).backward()
-        gradients = {name: _read(each, "grad") for name, each in leaves.items()}
+        gradients = {name: _read(leaf, "grad") for name, leaf in leaves.items()}
         return _read(outputs, "value"), gradients
 
     return step
@@ -90,13 +90,13 @@ def prepare(question: Question) -> Step:
 
 def _scalars(numbers: Any) -> Any:
     if isinstance(numbers, list):
-        return [_scalars(each) for each in numbers]
+        return [_scalars(part) for part in numbers]
     return Scalar(numbers)
 
 
 def _read(scalars: Any, what: str) -> Any:
     if isinstance(scalars, list):
-        return [_read(each, what) for each in scalars]
+        return [_read(part, what) for part in scalars]
     return getattr(scalars, what)
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from tested_transformer.cli.command import COMMANDS, make_parser
-from tested_transformer.cli.flags import Flags, add_flags, check_at_least, given
+from tested_transformer.cli.flags import Flags, add_flags, arguments_for, check_at_least
 from tested_transformer.gpt import GPTConfig
 from tested_transformer.training import Recipe
 
@@ -68,7 +68,7 @@ def test_what_was_typed_is_told_from_what_was_not(parser):
         ("--many none", {"many": None}),
         ("--row 5", {"row": (5,)}),
     ):
-        assert given(parser.parse_args(typed.split()), Settings) == values
+        assert arguments_for(parser.parse_args(typed.split()), Settings) == values
 
 
 def test_help_is_the_docstring_and_the_defaults(parser):

@@ -67,7 +67,7 @@ class Settings:
             raise CheckpointError(f"{origin} must be settings by name, not {values!r}")
         self.values = dict(values)
         self.origin = origin
-        self._asked: set[str] = set()
+        self._used: set[str] = set()
 
     def get(self, name: str, *default: Any) -> Any:
         """Return a setting.
@@ -75,7 +75,7 @@ class Settings:
         Raises:
             CheckpointError: If it is missing, and there is no default.
         """
-        self._asked.add(name)
+        self._used.add(name)
         if name not in self.values and not default:
             raise CheckpointError(f"{self.origin} does not say {name}")
         return self.values.get(name, *default)
@@ -101,7 +101,7 @@ class Settings:
         """
         value = self.get(name, allowed[0])
         if value not in allowed:
-            shown = " or ".join(f"{name}={each!r}" for each in allowed)
+            shown = " or ".join(f"{name}={option!r}" for option in allowed)
             raise CheckpointError(
                 f"{self.origin} has {name}={value!r}; only {shown} can be read"
             )
@@ -122,7 +122,7 @@ class Settings:
 
     def ignore_the_rest(self) -> None:
         """Count what nobody asked for as known."""
-        self._asked |= self.values.keys()
+        self._used |= self.values.keys()
 
     def refuse_the_rest(self) -> None:
         """Refuse what nobody asked for, unless it says nothing.
@@ -130,7 +130,7 @@ class Settings:
         Raises:
             CheckpointError: If there is such a setting; the message lists all.
         """
-        known = self._asked | _WITHOUT_EFFECT
+        known = self._used | _WITHOUT_EFFECT
         unknown = [
             f"{name}={value!r}"
             for name, value in self.values.items()
@@ -156,9 +156,9 @@ def joined(tensors: Sequence[Tensor]) -> Tensor:
     return torch.cat([*tensors])
 
 
-def cut(whole: Tensor, like: Sequence[Tensor]) -> Sequence[Tensor]:
+def cut(matrix: Tensor, like: Sequence[Tensor]) -> Sequence[Tensor]:
     """Return the parts of such a matrix."""
-    return whole.split([len(each) for each in like])
+    return matrix.split([len(tensor) for tensor in like])
 
 
 @dataclass(frozen=True)
@@ -234,9 +234,9 @@ class Family:
         settings = Settings(values, origin)
         settings.require("model_type", self.model_type)
         try:
-            found = self.read(settings)
+            config_fields = self.read(settings)
             settings.refuse_the_rest()
-            return GPTConfig(**found)
+            return GPTConfig(**config_fields)
         except CheckpointError:
             raise
         except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:
@@ -258,15 +258,15 @@ class Family:
             **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id")),
             **self.write(config),
         }
-        wanted = _resolved(config)
-        found = _resolved(self.config(written, self.architecture))
-        said = {name: getattr(config, name) for name in wanted}
+        before = _resolved(config)
+        after = _resolved(self.config(written, self.architecture))
+        unresolved = {name: getattr(config, name) for name in before}
         lost = [
-            f"{name}={(value if said[name] is None else said[name])!r}"
-            for name, value in wanted.items()
-            if found[name] != value
+            f"{name}={(value if unresolved[name] is None else unresolved[name])!r}"
+            for name, value in before.items()
+            if after[name] != value
             # Else it is None because it has no effect.
-            and (value is not None or said[name] is None)
+            and (value is not None or unresolved[name] is None)
         ]
         if lost:
             raise ValueError(f"{self.architecture} has no {', '.join(lost)}")
@@ -290,9 +290,9 @@ class Family:
         shapes = on_meta(theirs)
         check_sizes(config, shapes, origin)
         like = GPT(config, device="meta").state_dict()
-        wanted = dict(self.theirs(like, config))
+        expected = dict(self.theirs(like, config))
         head = names.pop(_HEAD, None) if config.tie_head else None
-        check_fit(wanted, {name: shapes[names[name]] for name in names}, origin)
+        check_fit(expected, {name: shapes[names[name]] for name in names}, origin)
         embedding = names[self.embedding]
         if head is not None and not torch.equal(theirs[head], theirs[embedding]):
             raise CheckpointError(
@@ -321,8 +321,8 @@ _NOT_SAVED = ("dropout", "zero_init", "fused")
 
 def _resolved(config: GPTConfig) -> dict[str, Any]:
     """Return a config's fields, with what it computes in the place of ``None``."""
-    found = {each.name: getattr(config, each.name) for each in fields(config)}
-    found |= {
+    values = {field.name: getattr(config, field.name) for field in fields(config)}
+    values |= {
         "head_dim": config.d_k,
         "num_kv_heads": config.num_kv_heads or config.num_heads,
         "d_ff": config.d_ff or 4 * config.d_model,
@@ -332,12 +332,12 @@ def _resolved(config: GPTConfig) -> dict[str, Any]:
         "rotary_rates": config.rotary_rates and _rounded(config.rotary_rates),
     }
     if config.local_rotary_base is None and config.rotary_rates is None:
-        found["local_rotary_base"] = config.rotary_base
+        values["local_rotary_base"] = config.rotary_base
     if not config.num_experts:
-        found |= {"experts_per_token": None, "router_bias": False}
+        values |= {"experts_per_token": None, "router_bias": False}
     if config.rotary_rates is not None:
-        found["rotary_base"] = None  # it has no effect
-    return {name: found[name] for name in found if name not in _NOT_SAVED}
+        values["rotary_base"] = None  # it has no effect
+    return {name: values[name] for name in values if name not in _NOT_SAVED}
 
 
 def _rounded(numbers: Sequence[float]) -> list[str]:

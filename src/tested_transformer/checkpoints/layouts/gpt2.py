@@ -119,8 +119,8 @@ def _joined_and_turned(weights: Sequence[Tensor]) -> Tensor:
     return joined(weights).T.contiguous()
 
 
-def _turned_and_cut(whole: Tensor, like: Sequence[Tensor]) -> Sequence[Tensor]:
-    return cut(whole.T, like)
+def _turned_and_cut(matrix: Tensor, like: Sequence[Tensor]) -> Sequence[Tensor]:
+    return cut(matrix.T, like)
 
 
 def full_name(name: str) -> str | None:

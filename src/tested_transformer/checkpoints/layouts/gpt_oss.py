@@ -93,11 +93,11 @@ _PARTS = ("gate", "up")
 
 def _stack(weights: Sequence[Tensor]) -> Tensor:
     """Join experts, with matrices as (in, out)."""
-    return torch.stack([each.T if each.ndim == 2 else each for each in weights])
+    return torch.stack([expert.T if expert.ndim == 2 else expert for expert in weights])
 
 
-def _unstack(whole: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    return [each.T if each.ndim == 2 else each for each in whole]
+def _unstack(stacked: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    return [expert.T if expert.ndim == 2 else expert for expert in stacked]
 
 
 def _interleave(weights: Sequence[Tensor]) -> Tensor:
@@ -106,11 +106,11 @@ def _interleave(weights: Sequence[Tensor]) -> Tensor:
     return _stack([torch.stack(pair, dim=1).flatten(0, 1) for pair in pairs])
 
 
-def _separate(whole: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+def _separate(stacked: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
     return [
         part
-        for each in _unstack(whole, like)
-        for part in each.unflatten(0, (-1, len(_PARTS))).unbind(1)
+        for expert in _unstack(stacked, like)
+        for part in expert.unflatten(0, (-1, len(_PARTS))).unbind(1)
     ]
 
 

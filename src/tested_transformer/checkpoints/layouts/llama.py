@@ -330,9 +330,9 @@ def _stored_gemma(config: GPTConfig) -> Iterator[Stored]:
 def _read_gemma2(settings: Settings) -> dict[str, Any]:
     for cap in ("attn_logit_softcapping", "final_logit_softcapping"):
         settings.get(cap)  # silence would mean a number
-    found = _read_gemma(settings, base=10_000.0)
-    slides = [layer % 2 == 0 for layer in range(found["num_layers"])]
-    return found | read_windows(settings, slides)
+    fields = _read_gemma(settings, base=10_000.0)
+    slides = [layer % 2 == 0 for layer in range(fields["num_layers"])]
+    return fields | read_windows(settings, slides)
 
 
 def _read_gemma3(settings: Settings) -> dict[str, Any]:
@@ -346,12 +346,12 @@ def _read_gemma3(settings: Settings) -> dict[str, Any]:
         rule.refuse_the_rest()
         settings.values["rope_parameters"] = both.get(_TURNS[0])
         both.refuse_the_rest()
-    found = _read_gemma(settings, base=1_000_000.0)
+    fields = _read_gemma(settings, base=1_000_000.0)
     turn = settings.get("sliding_window_pattern", 6)
     settings.get("_sliding_window_pattern", turn)
-    slides = [(layer + 1) % turn != 0 for layer in range(found["num_layers"])]
+    slides = [(layer + 1) % turn != 0 for layer in range(fields["num_layers"])]
     return (
-        found
+        fields
         | read_windows(settings, slides)
         | {"qk_norm": "heads", "local_rotary_base": local}
     )
@@ -395,13 +395,13 @@ def read_experts(settings: Settings, *names: str) -> dict[str, Any]:
             is 1 there and its probability here.
     """
     count = next(filter(None, [settings.get(name, None) for name in names]), 0)
-    each = settings.get("num_experts_per_tok")
-    for name, found, least in (names[0], count, 1), ("num_experts_per_tok", each, 2):
-        if found < least:
+    active = settings.get("num_experts_per_tok")
+    for name, value, least in (names[0], count, 1), ("num_experts_per_tok", active, 2):
+        if value < least:
             raise CheckpointError(
-                f"{settings.origin} has {name}={found}; it must be at least {least}"
+                f"{settings.origin} has {name}={value}; it must be at least {least}"
             )
-    return {"num_experts": count, "experts_per_token": each}
+    return {"num_experts": count, "experts_per_token": active}
 
 
 def write_experts(config: GPTConfig) -> dict[str, Any]:
@@ -429,11 +429,11 @@ def _read_qwen3_moe(settings: Settings) -> dict[str, Any]:
     settings.require("norm_topk_prob", True)
     settings.require("decoder_sparse_step", 1)
     settings.require("mlp_only_layers", [], None)
-    found = _read_qwen3(settings)
+    fields = _read_qwen3(settings)
     used = settings.get("use_sliding_window", False)  # by all layers or by none
-    found["windows"] = settings.get("sliding_window") if used else None
-    found["d_ff"] = settings.get("moe_intermediate_size")
-    return found | read_experts(settings, "num_experts", "num_local_experts")
+    fields["windows"] = settings.get("sliding_window") if used else None
+    fields["d_ff"] = settings.get("moe_intermediate_size")
+    return fields | read_experts(settings, "num_experts", "num_local_experts")
 
 
 def _write_qwen3_moe(config: GPTConfig) -> dict[str, Any]:

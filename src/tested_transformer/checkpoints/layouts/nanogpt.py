@@ -29,9 +29,9 @@ _OF_NANOGPT = {
 
 
 def _read(settings: Settings) -> dict[str, Any]:
-    found = {ours: settings.get(name) for ours, name in _OF_NANOGPT.items()}
+    fields = {ours: settings.get(name) for ours, name in _OF_NANOGPT.items()}
     settings.ignore_the_rest()
-    return found
+    return fields
 
 
 _NANOGPT = Family(

@@ -41,7 +41,7 @@ def read_rotary(
     kind = rule.get("rope_type", rule.get("type", "default"))
     rule.require("partial_rotary_factor", 1.0)
     settings.require("partial_rotary_factor", 1.0)
-    found: dict[str, Any] = {"positions": "rotary", "rotary_base": base}
+    fields: dict[str, Any] = {"positions": "rotary", "rotary_base": base}
     if kind not in ("default", "linear", "llama3", "yarn", "longrope"):
         raise CheckpointError(
             f"{settings.origin} has rope_type={kind!r}; only default, linear, llama3 "
@@ -60,9 +60,9 @@ def read_rotary(
         raise CheckpointError(f"{rule.origin}: {error}") from None
     rule.refuse_the_rest()
     if rates is not None:
-        found["rotary_rates"] = tuple(rates.tolist())
-        found["rotary_attention_factor"] = sharpened
-    return found
+        fields["rotary_rates"] = tuple(rates.tolist())
+        fields["rotary_attention_factor"] = sharpened
+    return fields
 
 
 def _rates(
@@ -104,10 +104,10 @@ def _rates(
         base=base,
         fast=rule.get("beta_fast", None) or 32.0,
         slow=rule.get("beta_slow", None) or 1.0,
-        whole=rule.get("truncate", True),
+        truncate=rule.get("truncate", True),
     )
-    given = rule.get("attention_factor", None)
-    return rates, yarn_attention_factor(factor) if given is None else float(given)
+    explicit = rule.get("attention_factor", None)
+    return rates, yarn_attention_factor(factor) if explicit is None else float(explicit)
 
 
 def write_rotary(config: GPTConfig) -> Mapping[str, Any]:

@@ -83,10 +83,10 @@ def to_torch(module: MultiHeadAttention) -> nn.MultiheadAttention:
     """
     _validate_width(module)
     for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
-        if not is_plain(given := getattr(module, name), nn.Linear):
+        if not is_plain(proj := getattr(module, name), nn.Linear):
             raise TypeError(
                 f"{name} must be an nn.Linear without hooks, whose weights are copied; "
-                f"it is a {type(given).__name__}: merge an adapter first"
+                f"it is a {type(proj).__name__}: merge an adapter first"
             )
     if module.num_kv_heads != module.num_heads:
         raise ValueError(
@@ -102,12 +102,12 @@ def to_torch(module: MultiHeadAttention) -> nn.MultiheadAttention:
     bias = module.q_proj.bias is not None
     weights = {"out_proj.weight": module.o_proj.weight}
     if d_context == d_model:
-        weights["in_proj_weight"] = torch.cat([each.weight for each in inputs])
+        weights["in_proj_weight"] = torch.cat([proj.weight for proj in inputs])
     else:
         names = ["q_proj_weight", "k_proj_weight", "v_proj_weight"]
-        weights |= dict(zip(names, (each.weight for each in inputs), strict=True))
+        weights |= dict(zip(names, (proj.weight for proj in inputs), strict=True))
     if bias:
-        weights["in_proj_bias"] = torch.cat([each.bias for each in inputs])
+        weights["in_proj_bias"] = torch.cat([proj.bias for proj in inputs])
         weights["out_proj.bias"] = module.o_proj.bias
     theirs = nn.MultiheadAttention(
         d_model,

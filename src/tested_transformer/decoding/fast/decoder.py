@@ -213,8 +213,8 @@ class Decoder:
         if layer.q_norm is not None and layer.k_norm is not None:
             k = qk[:, self.share * self.groups :]
             for part, norm in ((q, layer.q_norm), (k, layer.k_norm)):
-                whole = part.flatten(1) if self.qk_norm == "projection" else part
-                part.copy_(norm(whole).view_as(part))
+                features = part.flatten(1) if self.qk_norm == "projection" else part
+                part.copy_(norm(features).view_as(part))
         if turn is not None:
             qk.copy_(torch.bmm(qk, turn.expand(len(qk), -1, -1)))
         keys, values = self._store(index, kv, slot)

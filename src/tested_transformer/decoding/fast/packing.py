@@ -216,7 +216,7 @@ def _layer(block: DecoderBlock, matrix: type[Matrix]) -> PackedLayer:
 def _stack(matrix: type[Matrix], layers: list[nn.Linear], scale: float = 1.0) -> Matrix:
     """Return one scaled matrix for several projections of the same input."""
     weight = torch.cat([layer.weight for layer in layers]).mul_(scale)
-    biases: list[Tensor] = [each.bias for each in layers if each.bias is not None]
+    biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
     return matrix(weight, torch.cat(biases).mul_(scale) if biases else None)
 
 

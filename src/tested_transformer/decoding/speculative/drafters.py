@@ -65,16 +65,16 @@ class ModelDrafter(Drafter):
 
     def reader(self, model: GPT) -> TextReader:
         """Return a reader, if the small model has the vocabulary and length needed."""
-        own, other = self._reader.model.config, model.config
-        if own.vocab_size != other.vocab_size:
+        own, target = self._reader.model.config, model.config
+        if own.vocab_size != target.vocab_size:
             raise ValueError(
                 f"the drafter's model has vocab_size={own.vocab_size}; "
-                f"it must be that of the model, {other.vocab_size}"
+                f"it must be that of the model, {target.vocab_size}"
             )
-        if own.max_seq_len < other.max_seq_len:
+        if own.max_seq_len < target.max_seq_len:
             raise ValueError(
                 f"the drafter's model has max_seq_len={own.max_seq_len}; "
-                f"it must be at least that of the model, {other.max_seq_len}"
+                f"it must be at least that of the model, {target.max_seq_len}"
             )
         return TextReader(model)
 

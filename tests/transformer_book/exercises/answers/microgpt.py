@@ -1,4 +1,4 @@
-"""Answers to the exercises of *A GPT with no library at all*: right and wrong ones."""
+"""Answers to the exercises of *A GPT in plain Python*: right and wrong ones."""
 
 import math
 
