@@ -64,12 +64,16 @@ def _forms(exhibit: Exhibit, own: Steps) -> list[dict[str, Any]]:
     """Return the steps that a bug replaces, in the forms that it comes in.
 
     First plain. With a finite fill a query that may attend to nothing gets even
-    weights, which is the second form.
+    weights, which is the second form. Heads that are split without the transpose may be
+    merged without it, too.
     """
     plain = {exhibit.step: exhibit.function}
     forms = [plain, {**plain, "weigh": _Even(plain.get("weigh", own.weigh))}]
     if exhibit.step == "weigh":
         forms.append({**plain, "weigh": _filled(exhibit.function)})
+    if exhibit.step == "split":
+        merge = KNOWN["merge-without-transpose"].function
+        forms.append({**plain, "merge": merge})
     return forms
 
 
@@ -268,9 +272,9 @@ class Naming:
             even = self.gap(twins[1], use)
             # Without an empty row or padding, the other forms answer alike.
             plain = self.gap(twins[0], use) if forms[1]["weigh"].used else even
-            for which, (twin, steps) in enumerate(zip(twins, forms, strict=True)):
+            for which, twin in enumerate(twins):
                 gap = even if which == 1 else plain
-                if which > 1 and "hide" not in steps:
+                if which > 1:
                     gap = self.gap(twin, use)
                 kept += [(name, which, twin, {use: gap})] * (gap <= self.bound)
         return kept

@@ -1,7 +1,8 @@
 """Start a chapter from the page to copy, and check what a chapter needs beside a page.
 
-A chapter asks a question, has exercises with graders, and stands in the navigation, in
-the list of chapters and on the map. Each problem says what to write.
+A chapter asks a question, has exercises with graders and sources with links, and stands
+in the navigation, in the list of chapters and on the map. Each problem says what to
+write.
 """
 
 import json
@@ -103,7 +104,7 @@ def _on_the_map(root: Path, name: str, path: str) -> str:
 def chapter_problems(page: Page, root: Path) -> Iterator[Problem]:
     """Return what a chapter lacks, with the line and what to write there."""
     if page.path.startswith("docs/chapters/"):
-        lacking = [*_front(page), *_exercises(page)]
+        lacking = [*_front(page), *_exercises(page), *_sources(page)]
         if page.path != TEMPLATE:
             lacking += _place(page, root)
         yield from (Problem(page.path, line, reason) for line, reason in lacking)
@@ -152,6 +153,15 @@ def _exercises(page: Page) -> Iterator[tuple[int, str]]:
         elif not _IMPORTED.search(code) and len(refused) < 3:
             reason = f"this exercise shows {len(refused)} refused answers: print what"
             yield first, f"{reason} its grader says of three likely wrong ones"
+
+
+def _sources(page: Page) -> Iterator[tuple[int, str]]:
+    """Check that a reader can open what is cited by its title, in italics."""
+    below = False
+    for number, line in page.prose:
+        below = line == "## Sources" or (below and not line.startswith("## "))
+        if below and re.match(r"- .*\*\w", line) and "](" not in line:
+            yield number, "no link: write [*Title*](https://...) for a source"
 
 
 def _place(page: Page, root: Path) -> Iterator[tuple[int, str]]:

@@ -1,9 +1,11 @@
-"""Check that names of this project on a page exist: library, commands, files.
+"""Check that names of this project on a page exist: library, commands, files, links.
 
 It checks only what clearly belongs to the project: a path that begins with the name of
 one of its packages, the arguments of a function of the library, ``make`` and
 ``tested-transformer`` with their arguments, and files below a folder of the repository.
-Other text in backticks is up to the author. Links are checked by MkDocs.
+Other text in backticks is up to the author. A link to a page or a heading of the book
+is followed here, so that its author hears of it with its line; the build of the site
+follows all others, too.
 """
 
 import ast
@@ -19,7 +21,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from bookbinder.page import Page, Problem
+from bookbinder.page import Page, Problem, load_page
 from bookbinder.places import PACKAGES
 
 _PROGRAM = re.compile(r"make(?: [a-z][\w-]*| [A-Z]+=\S+)+|tested-transformer(?: .*)?")
@@ -37,6 +39,26 @@ def name_problems(page: Page, root: Path) -> Iterator[Problem]:
     for number, text in quoted:
         if reason := _unknown(text, root):
             yield Problem(page.path, number, f"`{text}`: {reason}")
+    for link in page.links():
+        if reason := _no_place(link.target, page, root):
+            yield Problem(page.path, link.line, f"{link.target}: {reason}")
+
+
+def _no_place(target: str, page: Page, root: Path) -> str:
+    """Return why a link to a page of the book, or a heading of it, leads nowhere."""
+    path, _, anchor = target.partition("#")
+    file = (root / page.path).parent / (path or Path(page.path).name)
+    if ":" in path or file.suffix != ".md":
+        return ""
+    if path and not file.is_file():
+        near = _near(file.name, [other.name for other in file.parent.glob("*.md")])
+        return f"there is no such page{near}"
+    # The anchors of the reference come from the library.
+    if not anchor or file.parent.name == "reference":
+        return ""
+    # The text of this page may differ from that of its file.
+    known = (load_page(file, root) if path else page).anchors()
+    return "" if anchor in known else f"there is no such heading{_near(anchor, known)}"
 
 
 def _unknown(text: str, root: Path) -> str:

@@ -154,6 +154,7 @@ class Link:
 
     text: str
     target: str
+    line: int
 
 
 @dataclass
@@ -208,11 +209,12 @@ class Page:
 
     def links(self) -> Iterator[Link]:
         """Return every link of the prose."""
-        for _, line in self.prose:
+        for number, line in self.prose:
             # Code spans are not Markdown; replace them by text of the same length.
             bare = _CODE_SPAN.sub(lambda s: re.sub(r"[\[\]()]", " ", s[0]), line)
             for link in _LINK.finditer(bare):
-                yield Link(line[slice(*link.span("text"))], link["target"])
+                text = line[slice(*link.span("text"))]
+                yield Link(text, link["target"], number)
 
 
 def split_lines(text: str) -> list[str]:

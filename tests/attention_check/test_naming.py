@@ -63,6 +63,16 @@ def test_a_lost_mask_is_named_if_that_of_padding_is_lost_with_it() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_heads_split_and_merged_without_the_transpose_are_named(kind: str) -> None:
+    """The usual pair of mistakes: each undoes the shape of the other."""
+    split, merge = (KNOWN[f"{step}-without-transpose"] for step in ("split", "merge"))
+    layer = Stepped(split, kind)
+    layer.own.steps = replace(split.steps, merge=merge.function)
+    report = check_attention(layer, call=call, like=layer.right, lengths=(7,))
+    assert report.names == (split.name,), str(report)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_right_layer_is_right(kind: str) -> None:
     layer = Stepped(None, kind)
     report = check_attention(layer, call=call, like=layer.right, pieces=pieces)

@@ -67,6 +67,26 @@ class Biased(Plain):
         return super().score(q, k) - (slopes * (t[:, None] - t).abs()).to(q)
 
 
+class Split(Plain):
+    """Split without the transpose; the mask that it takes is right."""
+
+    def __init__(self, *, merged: bool) -> None:
+        super().__init__()
+        self.merged = merged
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        q, k, v = (
+            project(x).view(len(x), self.num_heads, x.shape[1], -1)
+            for project in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        scores = self.score(q, k)
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, -1e9)
+        heads = scores.softmax(dim=-1) @ v
+        heads = heads if self.merged else heads.transpose(1, 2)
+        return self.o_proj(heads.reshape(x.shape))
+
+
 def test_the_usual_needs_no_word() -> None:
     torchs = nn.MultiheadAttention(24, 4, batch_first=True, dropout=0.1)
     for layer, words in (
@@ -85,7 +105,12 @@ def test_the_usual_needs_no_word() -> None:
 
 
 def test_a_bug_in_the_usual_is_named_without_a_word() -> None:
-    assert check_attention(Packed(diagonal=1)).names == ("one-too-far",)
+    for layer, name in (
+        (Packed(diagonal=1), "one-too-far"),
+        (Split(merged=False), "split-without-transpose"),
+        (Split(merged=True), "split-without-transpose"),
+    ):
+        assert check_attention(layer).names == (name,)
 
 
 def test_a_function_of_heads_is_checked() -> None:

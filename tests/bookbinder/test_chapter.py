@@ -86,6 +86,8 @@ no number
 
 
 OWN = 'def check_it(answer):\n    print("right")\n```'
+CITED = "\n## Sources\n\n- A. Author, *A Title*, 2024.\n"
+LINKED = CITED.replace("*A Title*", "[*A Title*](https://example.com)")
 IMPORTED = "from transformer_book import (\n    grade_it,\n)\n\ngrade_it(1)\n```"
 
 
@@ -99,6 +101,8 @@ def test_what_a_chapter_lacks_is_told_with_its_line(book: Path) -> None:
         ("### First", "First", 10, "no exercise, which begins with ###"),
         ("check_it", "see", 12, "no run of this exercise calls a grader"),
         ("too low\n", "", 12, "this exercise shows 2 refused answers: print"),
+        ("number\n```\n", f"number\n```\n{CITED}", 29, "no link: write [*Title*]"),
+        ("number\n```\n", f"number\n```\n{LINKED}", 0, ""),
     ):
         page = read_page(CHAPTER.replace(old, new, 1), "docs/chapters/one.md")
         problems = [*chapter_problems(page, book)]

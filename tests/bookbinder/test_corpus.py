@@ -39,6 +39,9 @@ BROKEN_LINES = {
     "Run `tested-transformer 'train`.": "no shell reads this",
     "Run `tested-transformer tran`.": "the command has no tran: train?",
     "See `src/tested_transformer/maskz.py`.": "there is no such file",
+    "See [Order](ordre.md).": "ordre.md: there is no such page: order.md?",
+    "See [Order](order.md#a-bag-of-word).": "no such heading: a-bag-of-words?",
+    "See [above](#the-top).": "#the-top: there is no such heading",
 }
 
 

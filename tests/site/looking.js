@@ -44,6 +44,18 @@ window.looking = (() => {
     return found;
   }
 
+  // Formulas, tables and figures begin at the margin of the text. Formulas and figures
+  // have its axis, too, and not that of code: only long formulas end beyond it.
+  function askew() {
+    const text = all("article > p")[0]?.getBoundingClientRect();
+    return all("article > :is(div.arithmatex, div.table, figure)").filter((element) => {
+      const { left, right } = element.getBoundingClientRect();
+      const code = element.parentElement.getBoundingClientRect().right;
+      const wide = code > text.right + 2 && right > code - 2 && element.scrollWidth <= element.clientWidth;
+      return Math.abs(left - text.left) > 2 || (wide && !element.matches(".table"));
+    }).map((element) => `beside the text: ${start(element.outerHTML)}`);
+  }
+
   const mark = document.createRange();
   function lines(node, from, to) {
     mark.setStart(node, from);
@@ -112,5 +124,5 @@ window.looking = (() => {
     }
   }
 
-  return { settled, wide, cramped, pictures, thin };
+  return { settled, wide, askew, cramped, pictures, thin };
 })();

@@ -49,7 +49,7 @@ def problems(tab: Tab) -> list[str]:
     for width in (1440, PHONE):
         look(tab, width)
         # What only a narrow screen does to words is told of the narrow one.
-        for what in ("wide", "pictures", "cramped")[: 3 if width == PHONE else 2]:
+        for what in ("wide", "pictures", "cramped" if width == PHONE else "askew"):
             wrong: list[str] = tab.evaluate(f"looking.{what}()")
             reasons += [f"at {width} px: {reason}" for reason in wrong]
     tab.evaluate("looking.thin()")
@@ -173,6 +173,7 @@ console.warn("hm")</script><script>throw new Error("boom")</script>
 <text x="80" y="14">label</text>
 <text x="2" y="14" font-size="6">tiny</text>
 <text x="30" y="14">one</text><text x="34" y="15">other</text></svg></figure>
+<div class="arithmatex" style="margin-left:90px">e = mc</div>
 <button></button><img src="data:,"><p style="color:#555">dim</p>
 <p style="color:#999">pale</p><nav style="font-size:9px; line-height:1">
 <a href="#top">one</a><br><a href="#top">two</a></nav>"""
@@ -182,6 +183,7 @@ at 375 px: sticks out: <p style="width:500px">hidden|word is broken: Unbreakable
 short code is broken: short = code|a cell is|cut off: label|too small to read: tiny
 at 375 px: on each other: one, other|at 1440 px: on each other: one, other
 at 375 px: button-name|at 375 px: image-alt|target-size
+at 1440 px: beside the text: <div class="arithmatex"
 dark, at 375 px: color-contrast|light, at 1440 px: color-contrast"""
 
 

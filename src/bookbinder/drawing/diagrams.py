@@ -27,7 +27,7 @@ DRAWINGS = Path("docs", "assets", "diagrams")
 _TITLE = re.compile(r"<title[^>]*>([^<]+)</title>")
 _LEAF = re.compile(r"(?P<start><tspan\b[^>]*>)(?P<text>[^<]+)</tspan>")
 _SYMBOL = re.compile(
-    r"\b(?P<letter>[A-Za-z])(?P<how>[_^])(?P<small>[A-Za-z0-9])\b(?P<rest>[^\w^]*)"
+    r"\b(?P<letter>[A-Za-z])(?P<how>[_^])(?P<small>kv|[A-Za-z0-9])\b(?P<rest>[^\w^]*)"
 )
 _INFINITY = re.compile(r"-inf\b")
 _COMMENT = re.compile(r"^[ \t]*%%.*(?:\n|\Z)", re.MULTILINE)
@@ -59,7 +59,7 @@ def format_diagram(
 
 
 def _typeset(leaf: re.Match[str]) -> str:
-    """Set short symbols as in formulas: W^Q and d_k with a small letter, -inf as −∞."""
+    """Set symbols as in formulas: W^Q, d_k, H_kv with small letters, -inf as −∞."""
     text = _INFINITY.sub("−∞", leaf["text"])
     return leaf["start"] + _SYMBOL.sub(_small, text) + "</tspan>"
 

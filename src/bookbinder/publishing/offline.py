@@ -30,6 +30,9 @@ _USELESS = re.compile(
     r'|<script type="module" src=[^>]*></script>'
     r'|,? <a href="[\w-]+\.zip">[^<]*</a>|<a href="[^"]+\.pdf">PDF</a>'
 )
+# How that sentence begins in the site, and what is wanted here besides.
+_ALLOWED = '<p class="without">Where scripts are allowed'
+_SERVED = '<p class="without">Where a server sends this page and scripts are allowed'
 # Files that contain addresses on a server, or are useless without one.
 _LEFT_OUT = ("404.html", "sitemap.xml", "sitemap.xml.gz", "_headers", CARD, FEED)
 
@@ -90,4 +93,5 @@ def from_disk(html: str) -> str:
             return link[0]  # a place on the page itself
         return f"{start}{folders}{f'{dots}/' if dots else ''}index.html"
 
-    return _FOLDER.sub(named, _USELESS.sub("", html))
+    html = _USELESS.sub("", html).replace(_ALLOWED, _SERVED)
+    return _FOLDER.sub(named, html)

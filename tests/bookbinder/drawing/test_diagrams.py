@@ -50,17 +50,17 @@ def test_drawn_diagrams_are_put_into_the_page_with_ids_of_their_own(
 
 
 def test_symbols_are_set_as_in_formulas(rendered: Render) -> None:
-    words = "W^Q, (B, d_k) d_model x_0 -inf"
+    words = "W^Q, (B, H_kv, d_k) d_model x_0 -inf"
     drawn = f"<svg><text><tspan>{words}</tspan><tspan>W_O</tspan></text></svg>\n"
     write_whole(drawing(FLOW), drawn)
     svg = rendered(fences(FLOW)).select_one("svg")
     assert svg
     small = svg.select('tspan[font-size="75%"]')
     assert [(symbol.text, str(symbol["dy"])[0]) for symbol in small] == [
-        *[("Q", "-"), ("k", "0"), ("0", "0")],
+        *[("Q", "-"), ("kv", "0"), ("k", "0"), ("0", "0")],
         ("O", "0"),
     ]
-    assert svg.text == "WQ, (B, dk) d_model x0 −∞WO\u200b"
+    assert svg.text == "WQ, (B, Hkv, dk) d_model x0 −∞WO\u200b"
     # The line goes on where it was: what is moved down or up is moved back.
     for symbol in small:
         back = symbol.find_next_sibling("tspan")

@@ -15,6 +15,10 @@ LINKS = {
     '<link rel="next" href="../b/">': '<link rel="next" href="../b/index.html">',
     '<link rel="preload" href="a.woff2" as="font" crossorigin>': "",
     '<a href="../../x/y.pdf">PDF</a><a href="../y.md">': '<a href="../y.md">',
+    '<p class="without">Where scripts are allowed, it moves.': (
+        '<p class="without">Where a server sends this page and scripts are allowed, '
+        "it moves."
+    ),
     'all: <a href="llms.txt">a</a>, <a href="x.zip">b</a>.': (
         'all: <a href="llms.txt">a</a>.'
     ),
