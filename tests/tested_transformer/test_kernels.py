@@ -333,6 +333,7 @@ class Masked(torch.nn.Module):
         return fused_attention(q, k, v, mask=mask)
 
 
+@pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning")  # in torch.export
 @pytest.mark.usefixtures("as_a_caller")
 def test_an_exported_program_fills_no_booleans():
     # The models of ONNX do, but onnxruntime cannot run them.
