@@ -85,7 +85,7 @@ def test_a_button_is_pressed_by_keys_and_says_what_it_did(
     page: Page, address: str
 ) -> None:
     page.goto(f"{address}recipes/")
-    # A page that has passed an earlier run of the tests says what it ran with, as below.
+    # A page that has passed in an earlier run says what it ran with, as below.
     page.locator("[data-torch]").evaluate_all(
         "blocks => blocks.forEach(block => delete block.dataset.torch)"
     )
