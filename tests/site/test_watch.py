@@ -223,8 +223,8 @@ def test_a_full_context_keeps_its_words_and_its_place(live: Page) -> None:
         room = board["height"] - last["height"] + 1
         assert board["y"] <= last["y"] <= board["y"] + room
         assert last["x"] >= board["x"]
-        for each in (root, part(live, "input[type=number]")):
-            assert each.evaluate("e => e.scrollWidth - e.clientWidth") == 0
+        for element in (root, part(live, "input[type=number]")):
+            assert element.evaluate("e => e.scrollWidth - e.clientWidth") == 0
     live.emulate_media(color_scheme="dark")
     assert_accessible(live, "watch")
 
