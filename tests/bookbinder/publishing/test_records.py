@@ -96,7 +96,7 @@ def test_a_run_records_a_page_that_has_passed_whole_and_tells_what_is_wrong_wher
     kept = tmp_path / ".cache" / "verified" / "docs"
     kept.mkdir(parents=True)
     (kept / "digit.json").write_text("{}", "utf-8")
-    pages = dict.fromkeys(("right", "part"), SUM.format(printed=2))
+    pages = dict.fromkeys(("right", "part", "shuffled"), SUM.format(printed=2))
     pages |= {name: text for name, (text, _) in WRONG.items()}
     for name, text in pages.items():
         (tmp_path / "docs" / f"{name}.md").write_text(text, "utf-8")
@@ -105,6 +105,7 @@ def test_a_run_records_a_page_that_has_passed_whole_and_tells_what_is_wrong_wher
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
             *("--codeblocks", "-p", "bookbinder.pytest_plugin"),
             *("docs/part.md::evidence", "docs/right.md"),
+            *(f"docs/shuffled.md::{test}" for test in ("evidence", "line 3", "audit")),
             *(f"docs/{name}.md" for name in WRONG),
         ],
         cwd=tmp_path,
@@ -114,6 +115,6 @@ def test_a_run_records_a_page_that_has_passed_whole_and_tells_what_is_wrong_wher
     )
     for name, (_, words) in WRONG.items():
         assert f"docs/{name}.md:{words}" in run.stdout, run.stdout + run.stderr
-    assert [file.name for file in kept.iterdir()] == ["right.json"]
+    assert {file.name for file in kept.iterdir()} == {"right.json", "shuffled.json"}
     record = json.loads((kept / "right.json").read_text("utf-8"))
     assert (record["blocks"], record["outputs"]) == (1, 1)
