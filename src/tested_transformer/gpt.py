@@ -222,7 +222,10 @@ class GPT(nn.Module):
             )
             if not config.tie_head:
                 self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
-            self.reset_parameters()
+            if self.token_embedding.weight.is_meta:  # which has no numbers to draw
+                self.reset_buffers()
+            else:
+                self.reset_parameters()
         if dtype is not None:
             self.to(dtype=dtype)
 

@@ -170,7 +170,7 @@ def _distances(low: Points, size: Points, points: Points) -> Points:
     """Return the distance from each box to the nearest point, 0 for one inside."""
     corners = low[:, None]
     outside = np.maximum(np.maximum(corners - points, points - corners - size), 0)
-    return np.hypot(outside[..., 0], outside[..., 1]).min(axis=1)
+    return np.sqrt(np.square(outside).sum(axis=-1).min(axis=1))
 
 
 def _apart(places: list[list[_Place]]) -> list[_Place]:
