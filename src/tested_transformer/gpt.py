@@ -3,7 +3,8 @@
 Its settings, ``GPTConfig``, are in ``config``.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from tested_transformer.cache import (
     Cache,
@@ -43,6 +45,24 @@ __all__ = ["GPT", "DecoderBlock", "GPTConfig"]
 
 _Output = Float[Tensor, "B T D"]
 _Weights = Float[Tensor, "B H T S"]
+
+
+class _Undrawn(TorchFunctionMode):
+    """Make layers on the meta device without drawing weights that have no numbers.
+
+    Drawing such normal numbers would import a compiler, two seconds.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if getattr(func, "__module__", None) == nn.init.__name__:
+            return None
+        return func(*args, **kwargs or {})
 
 
 class DecoderBlock(nn.Module):
@@ -203,7 +223,9 @@ class GPT(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        with torch.device(torch.get_default_device() if device is None else device):
+        device = torch.device(torch.get_default_device() if device is None else device)
+        has_numbers = device.type != "meta"
+        with device, nullcontext() if has_numbers else _Undrawn():
             self.token_embedding = nn.Embedding(config.vocab_size, config.d_model)
             if config.positions == "learned":
                 self.position_embedding = nn.Embedding(
@@ -222,10 +244,10 @@ class GPT(nn.Module):
             )
             if not config.tie_head:
                 self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
-            if self.token_embedding.weight.is_meta:  # which has no numbers to draw
-                self.reset_buffers()
-            else:
+            if has_numbers:
                 self.reset_parameters()
+            else:
+                self.reset_buffers()
         if dtype is not None:
             self.to(dtype=dtype)
 
@@ -468,7 +490,7 @@ class GPT(nn.Module):
     def from_weights(
         cls,
         config: GPTConfig,
-        weights: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]],
+        weights: Mapping[str, Tensor],
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -477,8 +499,7 @@ class GPT(nn.Module):
 
         Args:
             config: The settings of the model.
-            weights: Its ``state_dict()``, or names and weights one after another, of
-                which each is copied before the next is asked for.
+            weights: Its ``state_dict()``.
             device: The device of the model; that of the weights by default.
             dtype: The type of the model's weights; their own by default.
 
@@ -486,18 +507,35 @@ class GPT(nn.Module):
             RuntimeError: If a weight is missing, unknown, or of another shape.
         """
         model = cls(config, device="meta")
-        pairs: Iterable[Any] = (
-            weights.items() if isinstance(weights, Mapping) else weights
-        )
+        return model.fill(weights.items(), device=device, dtype=dtype)
+
+    def fill(
+        self,
+        weights: Iterable[tuple[str, Tensor]],
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> "GPT":
+        """Put copies of these weights in place of all weights, and return the model.
+
+        Args:
+            weights: The names and tensors of a ``state_dict()``, of which each is
+                copied before the next is asked for.
+            device: The device of the model; that of the weights by default.
+            dtype: The type of the model's weights; their own by default.
+
+        Raises:
+            RuntimeError: If a weight is missing, unknown, or of another shape.
+        """
         copies = {
             name: weight.detach().to(
                 device, dtype, copy=True, memory_format=torch.contiguous_format
             )
-            for name, weight in pairs
+            for name, weight in weights
         }
-        model.load_state_dict(copies, assign=True)
-        model.reset_buffers()
-        return model
+        self.load_state_dict(copies, assign=True)
+        self.reset_buffers()
+        return self
 
     def new_cache(
         self, batch_size: int = 1, *, max_length: int | None = None

@@ -8,6 +8,8 @@ from runpy import run_module
 import pytest
 
 import tested_transformer
+from tested_transformer.checkpoints.shipping import ship_model
+from tested_transformer.gpt import GPT, GPTConfig
 
 
 def test_every_name_listed_is_there_and_is_its_modules_own():
@@ -29,6 +31,21 @@ def test_importing_it_imports_no_more_than_is_asked_for():
         "from tested_transformer import causal_mask\n"
         "loaded = {n for n in sys.modules if n.startswith('tested_transformer.')}\n"
         "assert loaded == {f'tested_transformer.{n}' for n in ('masks', 'inspection')}"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_loading_a_model_and_writing_with_it_import_no_compiler(tmp_path):
+    config = GPTConfig(vocab_size=9, d_model=8, num_heads=2, num_layers=1)
+    ship_model(tmp_path, GPT(config))
+    code = (
+        "import sys\n"
+        "from torch import tensor\n"
+        "from tested_transformer.checkpoints.shipping import load_shipped\n"
+        "from tested_transformer.decoding import generate\n"
+        f"model = load_shipped({str(tmp_path)!r}).model\n"
+        "assert len(generate(model, tensor([[1]]), max_new_tokens=2)[0]) == 2\n"
+        "assert not {'torch._dynamo', 'sympy'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -182,11 +182,12 @@ def model_with(
     """
     shapes = on_meta(weights)
     check_sizes(config, shapes, origin)
-    like = GPT(config, device="meta").state_dict()
+    model = GPT(config, device="meta")
+    like = model.state_dict()
     names = _present_names(weights, like)
     check_fit(like, {name: shapes[once] for name, once in names.items()}, origin)
     pairs = ((name, weights[once]) for name, once in names.items())
-    return fill_model(config, pairs, origin, device=device, dtype=dtype)
+    return model.fill(pairs, device=device, dtype=dtype)
 
 
 def fill_model(
@@ -214,7 +215,8 @@ def fill_model(
         CheckpointError: If a weight is missing, unknown, comes twice or has another
             shape.
     """
-    like = GPT(config, device="meta").state_dict()
+    model = GPT(config, device="meta")
+    like = model.state_dict()
     seen: dict[str, Tensor] = {}
 
     def checked() -> Iterator[tuple[str, Tensor]]:
@@ -227,7 +229,7 @@ def fill_model(
             yield name, tensor
         check_fit(like, seen, origin)
 
-    return GPT.from_weights(config, checked(), device=device, dtype=dtype)
+    return model.fill(checked(), device=device, dtype=dtype)
 
 
 def check_sizes(config: GPTConfig, weights: Mapping[str, Tensor], origin: str) -> None:

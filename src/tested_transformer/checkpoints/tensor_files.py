@@ -84,7 +84,8 @@ class TensorFiles(Mapping[str, Tensor]):
         """
         # Read rather than mapped, since the model gets a copy: mapped pages would stay
         # in memory, and keep a removed file's space on the disk.
-        tensor = torch.empty_like(self._shapes[name], device="cpu")
+        like = self._shapes[name]
+        tensor = torch.empty(like.shape, dtype=like.dtype, device="cpu")
         with self.places[name].open("rb") as file:
             file.seek(self._starts[name])
             read = file.readinto(tensor.view(-1).view(torch.uint8).numpy().data)
