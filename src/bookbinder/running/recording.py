@@ -40,32 +40,38 @@ def recorded_lines(files: Collection[str]) -> Generator[Lines]:
     """
     watched = {real_name(file) for file in files}
     lines: Lines = {}
-    # By its identity, since equal code may stand on other lines; and the code, to
-    # keep the identity from another.
-    missing: dict[int, tuple[CodeType, set[int]]] = {}
+    # Codes by their identity, since equal code may stand on other lines: those of which
+    # all has run or nothing is watched, and the lines that the others have left.
+    done: set[int] = set()
+    left: dict[int, set[int]] = {}
+    kept: list[CodeType] = []  # so that no other code gets such an identity
 
     def trace_lines(frame: FrameType, event: str, _: object) -> Any:
         if event == "line":
             place = real_name(frame.f_code.co_filename), frame.f_lineno
             if place not in lines:
                 lines[place] = _line_of_page(frame)
-            _, left = missing[id(frame.f_code)]
-            left.discard(frame.f_lineno)
-            frame.f_trace_lines = bool(left)
+            missing = left[id(frame.f_code)]
+            missing.discard(frame.f_lineno)
+            if not missing:
+                done.add(id(frame.f_code))
+                frame.f_trace_lines = False
         return trace_lines
 
+    # Python calls it for each call of any function, so what is frequent comes first.
     def trace_calls(frame: FrameType, _event: str, _: object) -> Any:
+        if id(frame.f_code) in done:
+            return None
         code = frame.f_code
-        if id(code) not in missing:
-            left = set[int]()
-            if real_name(code.co_filename) in watched or is_of_a_page(frame):
-                left = {line for *_, line in code.co_lines() if line}
+        if id(code) not in left:
+            kept.append(code)
+            if real_name(code.co_filename) not in watched and not is_of_a_page(frame):
+                done.add(id(code))
+                return None
+            runs = {line for *_, line in code.co_lines() if line}
             # A function's first line does not run, unless the function is on it alone.
-            missing[id(code)] = code, left - {code.co_firstlineno} or left
-        if missing[id(code)][1]:
-            return trace_lines
-        frame.f_trace_lines = False  # A frame may be traced again, line by line.
-        return None
+            left[id(code)] = runs - {code.co_firstlineno} or runs
+        return trace_lines
 
     before = sys.gettrace()
     sys.settrace(trace_calls)
