@@ -4,6 +4,8 @@ The recurrent form is written to be read. The parallel form computes all positio
 once, and the chunked form computes all chunks at once. All three compute the same.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -123,10 +125,43 @@ def decayed_products(
         k: Keys.
         kept: As for ``pairwise_decay``, with a gate for each feature or one for all.
     """
-    between = pairwise_decay(kept)  # (B, H, T, T, gates)
-    if between.shape[-1] == 1:
-        return (q @ k.mT) * between.squeeze(-1)
-    return torch.einsum("...td,...tsd->...ts", q, k[:, :, None] * between)
+    if kept.shape[-1] == 1:
+        return (q @ k.mT) * pairwise_decay(kept).squeeze(-1)
+    if not kept.requires_grad:  # calling the function costs more than it saves
+        return _DecayedProducts.forward(q, k, kept)
+    return _DecayedProducts.apply(q, k, kept)
+
+
+class _DecayedProducts(torch.autograd.Function):
+    """Compute ``decayed_products`` for a gate per feature, with the gradient in code.
+
+    Its tables, ``d_k`` times as large as the scores, are computed again for the
+    gradient instead of being kept until then.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(q: Tensor, k: Tensor, kept: Tensor) -> Tensor:
+        left = k[:, :, None] * pairwise_decay(kept)  # (B, H, T, T, d_k)
+        return torch.einsum("...td,...tsd->...ts", q, left)
+
+    @staticmethod
+    def setup_context(
+        ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor
+    ) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, kept = ctx.saved_tensors
+        (of_scores,) = grad_outputs
+        decay = pairwise_decay(kept)
+        of_q = torch.einsum("...ts,...tsd->...td", of_scores, k[:, :, None] * decay)
+        of_left = torch.einsum("...bhts,...bhtd->bhtsd", of_scores, q)
+        of_k = (of_left * decay).sum(dim=-3)
+        # A score grows with what is kept at its query, and shrinks with its key's.
+        return of_q, of_k, (q * of_q).sum_to_size(k.shape) - k * of_k
 
 
 def pairwise_decay(

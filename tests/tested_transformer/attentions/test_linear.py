@@ -11,6 +11,7 @@ from tested_transformer.attentions.linear import (
     LinearAttention,
     averaged_linear_attention,
     chunked_linear_attention,
+    decayed_products,
     pairwise_decay,
     parallel_linear_attention,
     positive_features,
@@ -77,6 +78,23 @@ def test_what_is_left_between_two_positions():
     left = pairwise_decay(torch.tensor([0.5, 0.25, 0.125]).log()[None, None, :, None])
     expected = torch.tensor([[1, 0, 0], [0.5, 1, 0], [0.25, 0.5, 1]])
     torch.testing.assert_close(left[0, 0, ..., 0], expected)
+
+
+def test_tables_by_feature_are_not_kept_and_their_gradient_has_one():
+    q, k = torch.randn(4, B, H, T, D_K, **DOUBLE), torch.randn(B, H, T, D_K, **DOUBLE)
+    kept = -torch.rand(B, H, T, D_K, **DOUBLE).cumsum(dim=2)
+    leaves = [tensor.requires_grad_() for tensor in (q, k, kept)]
+    sizes: list[int] = []
+
+    def note(tensor: Tensor) -> Tensor:
+        sizes.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        decayed_products(*leaves)
+    assert max(sizes) == q.numel()
+    small = [x[..., :2, :3, :2].detach().requires_grad_() for x in leaves]
+    assert torch.autograd.gradgradcheck(decayed_products, small)
 
 
 def test_averaged_values_are_weighted_by_features_that_are_positive():
