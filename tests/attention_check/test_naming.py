@@ -1,12 +1,13 @@
 """Each known bug is caught, and named, in layers of several kinds."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from tests.attention_check.layers import Plain, Stepped, call, pieces, plain_reference
 
-from attention_check import EXHIBITS, KNOWN, check_attention
+from attention_check import EXHIBITS, KNOWN, Report, check_attention
 
 # What no use tells apart: the candidates are named together.
 ALIKE = (
@@ -28,15 +29,16 @@ WITH_ROTARY = (
 )
 
 
+def report_on(layer: Stepped, **settings: Any) -> Report:
+    return check_attention(layer, call=call, like=layer.right, lengths=(7,), **settings)
+
+
 @pytest.mark.parametrize("first", range(3))
 def test_an_exhibit_is_caught_and_named(first: int) -> None:
     """Every third exhibit in a layer of one kind, and those after it in the next."""
     for name in [*EXHIBITS][first::3]:
         exhibit = KNOWN[name]
-        layer = Stepped(exhibit, KINDS[first])
-        report = check_attention(
-            layer, call=call, like=layer.right, pieces=pieces, lengths=(7,)
-        )
+        report = report_on(Stepped(exhibit, KINDS[first]), pieces=pieces)
         names = {*report.names}
         assert name in names, str(report)
         assert names == {name} or names in ALIKE, str(report)
@@ -47,10 +49,7 @@ def test_an_exhibit_is_caught_and_named(first: int) -> None:
 
 def test_a_bug_of_positions_sharing_batch_or_cache_is_named() -> None:
     for name in WITH_ROTARY:
-        layer = Stepped(KNOWN[name], "rotary")
-        report = check_attention(
-            layer, call=call, like=layer.right, pieces=pieces, lengths=(7,)
-        )
+        report = report_on(Stepped(KNOWN[name], "rotary"), pieces=pieces)
         assert report.names == (name,), str(report)
 
 
@@ -58,7 +57,7 @@ def test_a_lost_mask_is_named_if_that_of_padding_is_lost_with_it() -> None:
     for name in ("no-causal-mask", "only-while-training"):
         layer = Stepped(KNOWN[name], "own")
         layer.own.steps = replace(layer.own.steps, hide=lambda real: None)
-        report = check_attention(layer, call=call, like=layer.right, lengths=(7,))
+        report = report_on(layer)
         assert name in report.names, str(report)
 
 
@@ -68,7 +67,7 @@ def test_heads_split_and_merged_without_the_transpose_are_named(kind: str) -> No
     split, merge = (KNOWN[f"{step}-without-transpose"] for step in ("split", "merge"))
     layer = Stepped(split, kind)
     layer.own.steps = replace(split.steps, merge=merge.function)
-    report = check_attention(layer, call=call, like=layer.right, lengths=(7,))
+    report = report_on(layer)
     assert report.names == (split.name,), str(report)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.tested_transformer.large_weights import with_large_weights
 
 from tested_transformer.attentions import StateCache
 from tested_transformer.cache import DenseCache, KVCache, dense_layers, length_of
@@ -86,10 +87,8 @@ def make(**changes) -> GPT:
     torch.manual_seed(0)
     settings = {"vocab_size": 13, "d_model": 24, "num_heads": 4, "num_layers": 2}
     settings |= {"max_seq_len": 12, "smear": True, "positions": "rotary"}
-    model = GPT(GPTConfig(**(settings | changes))).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    return model.requires_grad_(False)
+    model = with_large_weights(GPT(GPTConfig(**(settings | changes))))
+    return model.eval().requires_grad_(False)
 
 
 # Each with room for all tokens, and none of them quantized, so that nothing is lost.

@@ -119,11 +119,6 @@ def test_tokens_are_of_whole_numbers_that_an_embedding_takes():
     validate_tokens("words", torch.tensor([[99]], device="meta"), 7, 5)
 
 
-def test_a_list_of_ids_is_answered_with_the_line_to_write():
-    with pytest.raises(TypeError, match=r"it is a list: .* write torch.tensor\(\[ids"):
-        validate_tokens("tokens", [1, 2], 7, 5)
-
-
 @pytest.mark.usefixtures("as_a_caller")
 def test_an_array_is_no_tensor() -> None:
     array, x = numpy.ones((5, 5)), torch.ones(2, 5, D)

@@ -1,14 +1,11 @@
 """Settings of a GPT: what fits, what does not, and as JSON."""
 
-import json
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from tested_transformer.checkpoints.configs import describe_config, read_config
 from tested_transformer.gpt import GPTConfig
 from tested_transformer.rotary_scaling import yarn_rates
 
@@ -66,21 +63,6 @@ PRUNED = GPTConfig(vocab_size=13, max_seq_len=7, d_model=24, num_heads=4, num_la
 def test_bad_settings_are_named(change, message: str):
     with pytest.raises((TypeError, ValueError), match=f"^{re.escape(message)}"):
         replace(SMALL, **change)
-
-
-def test_settings_come_back_from_json_old_ones_too():
-    def back(values: dict[str, object]) -> GPTConfig:
-        return read_config(json.loads(json.dumps(values)), Path("config.json"))
-
-    config = replace(SMALL, windows=(2, None, 5), kept_heads=((0,), (1, 2), (3,)))
-    slowed = replace(SMALL, positions="rotary", rotary_rates=(0.1, 1 / 3))
-    for original in (config, slowed):
-        again = back(describe_config(original))
-        assert (again, hash(again)) == (original, hash(original))
-    values = describe_config(config)
-    for name in ("windows", "rotary_base"):
-        del values[name]
-    assert back(values) == replace(config, windows=None, rotary_base=10_000.0)
 
 
 @pytest.mark.usefixtures("as_a_caller")

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from tests.tested_transformer.comparing import assert_alike
+from tests.tested_transformer.large_weights import with_large_weights
 from torch import Tensor, nn
 
 from tested_transformer import causal_mask, padding_mask
@@ -124,9 +125,7 @@ def by_their_name(ours: nn.Module, name: str) -> Tensor:
 
 @pytest.mark.parametrize(("norm_first", "fused"), [(False, True), (True, False)])
 def test_it_is_the_stacks_of_torch_outputs_and_gradients(norm_first: bool, fused: bool):
-    ours = make(norm_first=norm_first, fused=fused)
-    for parameter in ours.parameters():
-        nn.init.normal_(parameter, std=0.3)
+    ours = with_large_weights(make(norm_first=norm_first, fused=fused))
     theirs = Stacks(norm_first=norm_first).double()
     named = {name: by_their_name(ours, name) for name, _ in theirs.named_parameters()}
 

@@ -14,7 +14,7 @@ from tested_transformer import multihead
 from tested_transformer.attention import attention_with_weights
 from tested_transformer.masks import padding_mask
 from tested_transformer.multihead import MultiHeadAttention, merge_heads, split_heads
-from tested_transformer.positions import rotary_table, rotate
+from tested_transformer.positions import rotary_table
 
 # Pairwise different: batch, heads, queries, keys, head width, context width.
 B, H, T, S, D_K, C = 2, 3, 5, 7, 4, 11
@@ -79,27 +79,6 @@ def test_it_is_pytorchs_with_the_same_weights(
     torch.testing.assert_close(opened, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"),
-    [(torch.float32, 1e-5), (torch.bfloat16, 3e-2), (torch.float16, 5e-3)],
-    ids=str,
-)
-@pytest.mark.parametrize("cross", [False, True])
-def test_fused_and_open_agree(cross: bool, dtype: torch.dtype, tolerance: float):
-    layer = MultiHeadAttention(d_model=D, num_heads=H, d_context=C if cross else None)
-    layer = layer.to(dtype)
-    x = torch.randn(B, T, D, dtype=dtype, requires_grad=True)
-    context = torch.randn(B, S, C, dtype=dtype) if cross else None
-    mask = padding_mask(torch.tensor([S if cross else T, 0]), S if cross else T)
-    call = {"context": context, "mask": mask, "causal": not cross}
-    fused = layer(x, **call)
-    with_weights, _ = layer(x, **call, return_weights=True)
-    layer.fused = False
-    opened = layer(x, **call)
-    assert torch.equal(with_weights, opened)
-    assert_alike(fused, opened, [x, *layer.parameters()], close=tolerance)
-
-
 def test_the_switch_chooses_the_path(monkeypatch: pytest.MonkeyPatch):
     taken: list[str] = []
     for path in (multihead.fused_attention, multihead.attention_with_weights):
@@ -126,11 +105,6 @@ def test_merging_undoes_splitting(b: int, t: int, h: int, d_k: int):
     assert torch.equal(merge_heads(heads), x)
     for head in range(h):
         assert torch.equal(heads[:, head], x[..., head * d_k : (head + 1) * d_k])
-
-
-def test_the_projections_have_the_names_of_the_field():
-    names = MultiHeadAttention(d_model=D, num_heads=H, bias=False).state_dict()
-    assert list(names) == [f"{p}_proj.weight" for p in "qkvo"]
 
 
 @pytest.mark.parametrize(
@@ -213,23 +187,6 @@ def test_it_shows_its_heads():
     )
 
 
-@pytest.mark.parametrize(("num_kv_heads", "fused"), [(1, True), (2, False)])
-def test_shared_keys_are_repeated_keys(num_kv_heads: int, fused: bool):
-    """So what a shared key learns is the sum of what its copies would."""
-    sizes = {"d_model": 6 * D_K, "num_heads": 6, "fused": fused}
-    shared = MultiHeadAttention(num_kv_heads=num_kv_heads, **sizes)
-    copies = dict(shared.named_parameters())
-    for name, rows in copies.items():
-        if name[:2] in ("k_", "v_"):
-            heads = rows.chunk(num_kv_heads)
-            copies[name] = torch.cat([heads[h * num_kv_heads // 6] for h in range(6)])
-    x = torch.randn(B, T, 6 * D_K, requires_grad=True)
-    full = MultiHeadAttention(**sizes)
-    expected = torch.func.functional_call(full, copies, (x,), {"causal": True})
-    inputs = [x, *shared.parameters()]
-    assert_alike(shared(x, causal=True), expected, inputs, close=1e-5)
-
-
 def test_heads_may_be_wider_or_narrower_than_the_model():
     layer = MultiHeadAttention(d_model=11, num_heads=2, head_dim=3, num_kv_heads=1)
     shapes = [layer.get_parameter(f"{p}_proj.weight").shape for p in "qkvo"]
@@ -256,19 +213,6 @@ def test_normed_queries_and_keys_have_the_length_of_a_root():
     )
 
 
-def test_a_rotary_table_turns_queries_and_keys_and_not_values():
-    layer = MultiHeadAttention(d_model=D, num_heads=H, fused=False)
-    x, table = torch.randn(B, T, D), rotary_table(torch.arange(T), D_K)
-    output, weights = layer(x, rotary=table, return_weights=True)
-    q, k, v = (
-        split_heads(projection(x), H)
-        for projection in (layer.q_proj, layer.k_proj, layer.v_proj)
-    )
-    scores = rotate(q, table) @ rotate(k, table).transpose(-2, -1) / D_K**0.5
-    torch.testing.assert_close(weights, scores.softmax(-1))
-    torch.testing.assert_close(output, layer.o_proj(merge_heads(weights @ v)))
-
-
 @pytest.mark.usefixtures("as_a_caller")
 def test_a_rotary_table_of_another_shape_is_refused():
     layer, x = MultiHeadAttention(d_model=D, num_heads=H), torch.randn(B, T, D)
@@ -287,14 +231,6 @@ def test_a_rotary_table_of_another_shape_is_refused():
         )
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             layer(x, rotary=misfit)
-
-
-def test_each_sequence_may_have_a_rotary_table_of_its_own():
-    layer, x = MultiHeadAttention(d_model=D, num_heads=H), torch.randn(B, T, D)
-    tables = [rotary_table(torch.arange(first, first + T), D_K) for first in (0, 3)]
-    output = layer(x, rotary=torch.stack(tables, dim=1)[:, :, None])
-    for sequence, table, right in zip(x, tables, output, strict=True):
-        torch.testing.assert_close(layer(sequence[None], rotary=table)[0], right)
 
 
 def test_what_belongs_to_self_attention_is_refused_across():

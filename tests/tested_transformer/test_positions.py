@@ -22,27 +22,15 @@ from tested_transformer.positions import (
 B, H, T, D_K = 2, 3, 5, 8
 
 
-def test_sinusoids_by_hand():
-    # Two pairs: the first turns by 1 a position, the second by 1 / 100 ** (2 / 4).
-    table = sinusoidal_positions(3, 4, base=100.0)
-    expected = [
-        [math.sin(t), math.cos(t), math.sin(t / 10), math.cos(t / 10)] for t in range(3)
-    ]
-    torch.testing.assert_close(table, torch.tensor(expected))
-    assert table[0].tolist() == [0.0, 1.0, 0.0, 1.0]
-
-
 def test_sinusoids_are_those_of_the_paper_however_far_away():
     d_model = 6
-    table = sinusoidal_positions(100_001, d_model)
-    assert table.dtype == torch.float32
-    for t in (1, 77, 100_000):
-        for i in range(d_model // 2):
-            angle = t / 10_000 ** (2 * i / d_model)
-            assert table[t, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
-            assert table[t, 2 * i + 1].item() == pytest.approx(
-                math.cos(angle), abs=1e-6
-            )
+    for base in (10_000.0, 100.0):
+        table = sinusoidal_positions(100_001, d_model, base=base)
+        assert table.dtype == torch.float32
+        for t in (0, 1, 77, 100_000):
+            angles = (t / base ** (2 * i / d_model) for i in range(d_model // 2))
+            expected = [f(angle) for angle in angles for f in (math.sin, math.cos)]
+            assert table[t].tolist() == pytest.approx(expected, abs=1e-6)
 
 
 def turned(x: Tensor, positions: Tensor, pairing: str) -> Tensor:

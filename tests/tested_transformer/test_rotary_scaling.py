@@ -71,11 +71,12 @@ def test_the_ramp_of_yarn_is_that_of_transformers():
 
 
 def test_dynamic_ntk_is_that_of_transformers():
-    for factor in (1.0, 2.5):
+    for factor, base in ((1.0, 10_000.0), (2.5, 500.0)):
+        how = {"factor": factor, "base": base}
         for length in (11, TRAINED, 41, 320):
-            rates, scale = from_theirs("dynamic", factor=factor, length=length)
+            rates, scale = from_theirs("dynamic", length=length, **how)
             slower = dynamic_factor(length, trained_length=TRAINED, factor=factor)
-            assert_same_rates(ntk_rates(D_K, factor=slower), rates)
+            assert_same_rates(ntk_rates(D_K, factor=slower, base=base), rates)
             assert scale == 1
             assert length > TRAINED or slower == 1
 
@@ -123,20 +124,6 @@ def test_plain_rates_make_the_plain_table():
         table = scaled_table(positions, plain_rates(D_K, base=base))
         expected = rotary_table(positions, D_K, base=base)
         torch.testing.assert_close(table, expected, rtol=0, atol=0)
-
-
-def test_rates_by_hand():
-    # Two pairs, base 100: rates 1 and 0.1.
-    assert plain_rates(4, base=100.0).tolist() == pytest.approx([1, 0.1])
-    assert linear_rates(4, factor=5.0, base=100.0).tolist() == pytest.approx(
-        [0.2, 0.02]
-    )
-    # The first is kept, the last slowed by the factor.
-    assert ntk_rates(4, factor=5.0, base=100.0).tolist() == pytest.approx([1, 0.02])
-    ntk = ntk_rates(D_K, factor=8.0) / plain_rates(D_K)
-    assert ntk[0].item() == 1
-    assert ntk[-1].item() == pytest.approx(1 / 8)
-    assert bool((ntk.diff() < 0).all())
 
 
 @pytest.mark.parametrize(

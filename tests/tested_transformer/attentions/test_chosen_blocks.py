@@ -41,23 +41,6 @@ def make_layer(num_chosen: int = 2, dropout: float = 0.0) -> MultiHeadAttention:
     ).double()
 
 
-def test_choosing_by_hand() -> None:
-    """Six keys in blocks of two; the mean of block 0 is 1, of block 1 it is 3."""
-    k = torch.tensor([0.0, 2, 3, 3, 9, 9])[None, None, :, None]
-    q = torch.tensor([1.0, 1, 1, -1, 1, -1])[None, None, :, None]
-    chosen = choose_blocks(q, k, block_size=2, num_chosen=2)[0, 0]
-    assert chosen.tolist() == [[0, -1], [0, -1], [1, 0], [1, 0], [2, 1], [2, 0]]
-    mask = chosen_mask(chosen[None, None], num_keys=6, block_size=2)[0, 0]
-    assert mask.int().tolist() == [
-        [1, 0, 0, 0, 0, 0],
-        [1, 1, 0, 0, 0, 0],
-        [1, 1, 1, 0, 0, 0],
-        [1, 1, 1, 1, 0, 0],
-        [0, 0, 1, 1, 1, 0],
-        [1, 1, 0, 0, 1, 1],
-    ]
-
-
 def test_the_best_blocks_are_those_of_a_loop() -> None:
     q, k, _ = (tensor.detach() for tensor in drawn())
     chosen = choose_blocks(q, k, block_size=3, num_chosen=3)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from tests.tested_transformer.comparing import assert_alike
+from tests.tested_transformer.large_weights import with_large_weights
 from torch import Tensor, nn
 
 from tested_transformer.attentions import (
@@ -17,9 +18,7 @@ from tested_transformer.attentions import (
     choose_keys,
     compressed,
     entries_past,
-    pool,
     seen_in_windows,
-    with_group_before,
 )
 from tested_transformer.checking import check_attention
 from tested_transformer.masks import sliding_window_mask
@@ -47,11 +46,10 @@ def rand(*shape: int) -> Tensor:
 
 
 def make_layer(settings: Compressed, **changes: Any) -> CompressedAttention:
-    sizes = {"d_model": D, "num_heads": H, "head_dim": D_K, "rotary_dim": R}
-    layer = CompressedAttention(settings, **sizes | {"dtype": torch.float64} | changes)
-    for parameter in layer.parameters():
-        nn.init.normal_(parameter, std=0.6)
-    return layer
+    sizes: dict[str, Any] = {"d_model": D, "num_heads": H}
+    sizes |= {"head_dim": D_K, "rotary_dim": R}
+    sizes |= {"dtype": torch.float64} | changes
+    return with_large_weights(CompressedAttention(settings, **sizes), 0.6)
 
 
 def table(start: int = 0, length: int = T) -> Tensor:
@@ -86,10 +84,7 @@ def deepseeks(settings: Compressed) -> tuple[Any, Any]:
         partial_rotary_factor=R / D_K,
         attn_implementation="eager",
     )
-    theirs = DeepseekV4Attention(config, layer_idx=0)
-    for parameter in theirs.parameters():
-        nn.init.normal_(parameter, std=0.6)
-    return theirs, config
+    return with_large_weights(DeepseekV4Attention(config, layer_idx=0), 0.6), config
 
 
 class GroupedOutput(nn.Module):
@@ -218,35 +213,6 @@ def test_no_table_of_all_tokens_is_made() -> None:
         layer(rand(1, 1, D), cache=cache)
     assert sizes[0] == 1024 * (128 + 15 + 1024 // 8)
     assert sizes[2] == W + CHOSEN
-
-
-def test_an_entry_is_a_mean_of_its_tokens_by_each_feature() -> None:
-    content, gates = rand(B, 5, 3, D_K), rand(B, 5, 3, D_K)
-    entries = pool(content, gates)
-    for b, n, feature in ((0, 0, 0), (1, 4, 7), (1, 2, 3)):
-        share = gates[b, n, :, feature].exp() / gates[b, n, :, feature].exp().sum()
-        expected = (share * content[b, n, :, feature]).sum()
-        torch.testing.assert_close(entries[b, n, feature], expected)
-    torch.testing.assert_close(pool(content, 0 * gates), content.mean(dim=2))
-    # Of each token, one half goes to the next group, and the other to its own.
-    groups = rand(B, 5, 3, 2 * D_K)
-    joined = with_group_before(groups, 7.0)
-    assert joined.shape == (B, 5, 6, D_K)
-    assert (joined[:, 0, :3] == 7.0).all()
-    assert torch.equal(joined[:, 1:, :3], groups[:, :-1, :, :D_K])
-    assert torch.equal(joined[:, :, 3:], groups[..., D_K:])
-
-
-def test_an_entry_is_read_from_its_last_token_on() -> None:
-    seen = entries_past(7, 3, compress=3)
-    assert [row.nonzero().flatten().tolist() for row in seen] == [
-        *([], []),
-        *([0], [0], [0]),
-        *([0, 1], [0, 1]),
-    ]
-    assert torch.equal(entries_past(2, 3, compress=3, first=4), seen[4:6])
-    readable = seen_in_windows(7, seen, window=2)
-    assert readable[5].nonzero().flatten().tolist() == [4, 5, 7, 8]
 
 
 @both

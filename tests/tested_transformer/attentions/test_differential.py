@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 import torch
 from tests.tested_transformer.comparing import assert_alike
-from torch import Tensor, nn
+from tests.tested_transformer.large_weights import with_large_weights
+from torch import Tensor
 
-from tested_transformer.attentions import Differential, first_share
+from tested_transformer.attentions import Differential
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.positions import rotary_table
 
@@ -22,10 +23,7 @@ def rand(*shape: int) -> Tensor:
 def make_layer(**settings: Any) -> MultiHeadAttention:
     sizes = {"d_model": D, "num_heads": H, "num_kv_heads": H_KV, "head_dim": D_K}
     settings = sizes | {"core": Differential()} | settings
-    layer = MultiHeadAttention(**settings).double()
-    for parameter in layer.parameters():
-        nn.init.normal_(parameter, std=0.7)
-    return layer
+    return with_large_weights(MultiHeadAttention(**settings).double(), 0.7)
 
 
 @pytest.mark.parametrize(("layer", "bias"), [(0, True), (3, False)])
@@ -68,22 +66,6 @@ def test_it_is_diff_llamas(
     )
     for output in (fused, in_the_open):
         assert_alike(output, expected, [x, *ours.parameters()], close=1e-11)
-
-
-def test_two_equal_tables_leave_their_difference_alone() -> None:
-    """By hand: with one table twice, and a share of 0.2, each weight is 0.8 of it."""
-    layer = MultiHeadAttention(d_model=4, num_heads=2, bias=False, core=Differential())
-    for proj in (layer.q_proj, layer.k_proj):
-        proj.weight.data[2:] = proj.weight.data[:2]
-    layer.core.share_q.data.zero_()
-    assert layer.core.share().item() == pytest.approx(0.2)
-    _, weights = layer(torch.randn(1, 3, 4), causal=True, return_weights=True)
-    assert weights[0, 0, 0].tolist() == pytest.approx([0.8, 0, 0])
-
-
-def test_the_first_share_grows_with_the_layer() -> None:
-    shares = [round(first_share(layer), 3) for layer in (0, 1, 2, 50)]
-    assert shares == [0.2, 0.356, 0.471, 0.8]
 
 
 @pytest.mark.parametrize(

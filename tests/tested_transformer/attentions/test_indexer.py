@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from tests.tested_transformer.comparing import assert_alike
+from tests.tested_transformer.large_weights import with_large_weights
 from torch import Tensor, nn
 
 from tested_transformer.attention import attention_with_weights
@@ -46,10 +47,7 @@ def rand(*shape: int) -> Tensor:
 
 def make_layer(core: Any = KEYS, **settings: Any) -> MultiHeadAttention:
     sizes = SIZES | {"num_kv_heads": H_KV, "dtype": torch.float64} | settings
-    layer = MultiHeadAttention(core=core, **sizes)
-    for parameter in layer.parameters():
-        nn.init.normal_(parameter, std=0.6)
-    return layer
+    return with_large_weights(MultiHeadAttention(core=core, **sizes), 0.6)
 
 
 def deepseeks() -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from tests.tested_transformer.comparing import assert_alike
+from tests.tested_transformer.large_weights import with_large_weights
 from torch import Tensor, nn
 
 from tested_transformer.attentions import LatentAttention
@@ -27,10 +28,7 @@ ROTARY = rotary_table(torch.arange(T), R)
 
 
 def make_layer(**settings: Any) -> LatentAttention:
-    layer = LatentAttention(**(SIZES | settings))
-    for parameter in layer.parameters():  # norms too: their weights begin as ones
-        nn.init.normal_(parameter, std=0.7)
-    return layer
+    return with_large_weights(LatentAttention(**(SIZES | settings)), 0.7)
 
 
 def rand(*shape: int) -> Tensor:
@@ -117,24 +115,6 @@ def test_absorbed_is_naive_in_outputs_and_gradients(kind: str) -> None:
         outputs.append(layer(x, **how[kind]))
     for absorbed in outputs[1:]:
         assert_alike(absorbed, outputs[0], [x, *layer.parameters()], close=1e-10)
-
-
-def test_one_head_by_hand() -> None:
-    """Two tokens, everything one wide but for the rotary part, no rotation."""
-    layer = LatentAttention(
-        d_model=1, num_heads=1, head_dim=1, rotary_dim=2, latent_dim=1
-    )
-    with torch.no_grad():
-        layer.q_proj.weight.copy_(torch.tensor([[2.0], [0], [0]]))
-        layer.kv_down.weight.copy_(torch.tensor([[5.0], [0], [0]]))
-        layer.kv_up.weight.copy_(torch.tensor([[3.0], [7.0]]))
-        layer.o_proj.weight.fill_(1)
-    # The norm of a single number is its sign: latents 1 and -1, keys 3 and -3, values
-    # 7 and -7. The query of the first token is 2: scores 6 and -6 over root 3.
-    gap = 12 / 3**0.5
-    share = 1 / (1 + torch.tensor(-gap).exp())
-    output = layer(torch.tensor([[[1.0], [-1.0]]]))
-    torch.testing.assert_close(output[0, 0, 0], 7 * share - 7 * (1 - share))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.tested_transformer.large_weights import with_large_weights
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -97,12 +98,9 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 def make_model(name: str, **changes: Any) -> GPT:
-    """Return a model with weights large enough for it to have an opinion."""
     torch.manual_seed(0)
-    model = GPT(replace(SMALL, **MODELS[name], **changes), dtype=torch.float64)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
-    return model.eval()
+    model = GPT(replace(SMALL, **MODELS[name], **changes)).double()
+    return with_large_weights(model, 0.5).eval()
 
 
 @pytest.fixture(params=MODELS)
@@ -122,18 +120,6 @@ def test_each_name_makes_the_layer_of_its_settings() -> None:
         kind = type(attention.make(config.layer_settings(0)))
         layers = [block.attention for block in GPT(config).blocks]
         assert {type(layer) for layer in layers} == {kind}
-
-
-def test_a_name_and_settings_make_what_they_were_taken_from() -> None:
-    for attention in (
-        AdjustedSoftmax(),
-        AdjustedSoftmax(soft_cap=5.0, learned_sink=True, gate="heads"),
-        Latent(latent_dim=3),
-        ChosenBlocks(num_chosen=1),
-        ChosenKeys(index_dim=3, dense=True),
-        Compressed(compress=2, overlap=True, entries_per_query=3),
-    ):
-        assert attention_named(*name_of(attention)) == attention
     assert name_of(AdjustedSoftmax(soft_cap=5.0))[0] == "soft_capped"
     assert name_of(AdjustedSoftmax(soft_cap=5.0, learned_sink=True))[0] == "sink"
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from tests.tested_transformer.comparing import assert_alike
+from tests.tested_transformer.large_weights import with_large_weights
 from torch import Tensor, nn
 
 from tested_transformer.attentions import (
@@ -20,6 +21,10 @@ from tested_transformer.positions import rotary_table
 
 # Pairwise different: batch, heads, heads of keys, positions, widths.
 B, H, H_KV, T, S, D, D_K, D_V = 2, 6, 3, 7, 11, 18, 4, 5
+THEIR_SIZES: dict[str, Any] = {
+    **{"hidden_size": D, "num_attention_heads": H, "num_key_value_heads": H_KV},
+    **{"head_dim": D_K, "attn_implementation": "eager"},
+}
 ROTARY = rotary_table(torch.arange(T), D_K)
 FUTURE = torch.full((T, T), float("-inf"), dtype=torch.float64).triu(1)[None, None]
 
@@ -36,10 +41,8 @@ def make_layer(*, bias: bool = False, **settings: Any) -> MultiHeadAttention:
         head_dim=D_K,
         bias=bias,
         core=AdjustedSoftmax(**settings),
-    ).double()
-    for parameter in layer.parameters():
-        nn.init.normal_(parameter, std=0.7)
-    return layer
+    )
+    return with_large_weights(layer.double(), 0.7)
 
 
 def called(theirs: nn.Module, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> Tensor:
@@ -86,13 +89,7 @@ def test_a_cap_is_gemma_2s(monkeypatch: pytest.MonkeyPatch) -> None:
 
     ours = make_layer(soft_cap=0.9, scale=17**-0.5)
     config = Gemma2Config(
-        hidden_size=D,
-        num_attention_heads=H,
-        num_key_value_heads=H_KV,
-        head_dim=D_K,
-        query_pre_attn_scalar=17,
-        attn_logit_softcapping=0.9,
-        attn_implementation="eager",
+        **THEIR_SIZES, query_pre_attn_scalar=17, attn_logit_softcapping=0.9
     )
     theirs = Gemma2Attention(config, layer_idx=0).double()
     assert_same_as_theirs(ours, theirs, copied(ours, theirs), monkeypatch)
@@ -106,14 +103,7 @@ def test_a_learned_sink_is_gpt_oss_s(
     from transformers.models.gpt_oss.modeling_gpt_oss import GptOssAttention
 
     ours = make_layer(learned_sink=True, bias=bias)
-    config = GptOssConfig(
-        hidden_size=D,
-        num_attention_heads=H,
-        num_key_value_heads=H_KV,
-        head_dim=D_K,
-        attention_bias=bias,
-        attn_implementation="eager",
-    )
+    config = GptOssConfig(**THEIR_SIZES, attention_bias=bias)
     theirs = GptOssAttention(config, layer_idx=0).double()
     pairs = copied(ours, theirs)
     theirs.sinks.data = ours.core.sink.detach().clone()
@@ -127,14 +117,7 @@ def test_a_gate_is_qwen3_nexts(monkeypatch: pytest.MonkeyPatch) -> None:
     from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextAttention
 
     ours = make_layer(gate="features")
-    config = Qwen3NextConfig(
-        hidden_size=D,
-        num_attention_heads=H,
-        num_key_value_heads=H_KV,
-        head_dim=D_K,
-        attn_implementation="eager",
-    )
-    theirs = Qwen3NextAttention(config, layer_idx=0).double()
+    theirs = Qwen3NextAttention(Qwen3NextConfig(**THEIR_SIZES), layer_idx=0).double()
     theirs.q_norm = nn.Identity()
     theirs.k_norm = nn.Identity()
     copied(ours, theirs)
@@ -183,25 +166,14 @@ def test_a_fused_sink_is_the_open_one(how: dict[str, Any]) -> None:
 
 
 def test_a_sink_is_a_gate_made_of_the_scores() -> None:
-    """By hand: it scales a row by sigmoid(log of the sum of exponentials - sink)."""
-    scores = torch.tensor([[1.0, 1.0, 2.0]]).log()[None, None]
-    weights = weights_with_sink(scores, torch.tensor([4.0]).log())
-    torch.testing.assert_close(weights.flatten(), torch.tensor([1, 1, 2]) / 8)
-    core = AdjustedSoftmax(learned_sink=True)
-    layer = MultiHeadAttention(d_model=D, num_heads=H, core=core)
-    assert layer.core.sink.eq(0).all()  # a new one
+    """It scales a row by sigmoid(log of the sum of exponentials - sink)."""
     scores, sink = rand(B, H, T, S), rand(H)
     gate = (scores.logsumexp(-1, keepdim=True) - sink[:, None, None]).sigmoid()
     expected = gate * scores.softmax(-1)
     torch.testing.assert_close(weights_with_sink(scores, sink), expected)
-
-
-def test_a_cap_bounds_scores_and_leaves_small_ones() -> None:
-    scores = torch.tensor([0.01, 1.0, 1000.0, -1000.0])
-    capped = cap_scores(scores, 5.0)
-    assert capped[0].item() == pytest.approx(0.01, rel=1e-5)
-    assert capped[1].item() == pytest.approx(5 * 0.197375, rel=1e-5)
-    assert capped[2:].tolist() == [5, -5]
+    core = AdjustedSoftmax(learned_sink=True)
+    layer = MultiHeadAttention(d_model=D, num_heads=H, core=core)
+    assert layer.core.sink.eq(0).all()  # a new one
 
 
 def test_inputs_that_do_not_fit(as_a_caller: None) -> None:

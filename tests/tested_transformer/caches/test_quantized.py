@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, strategies as st
 from torch import Tensor
 
 from tested_transformer.caches import QuantizedLayer, quantize, quantized_cache
@@ -25,39 +24,21 @@ def test_per_token_by_hand() -> None:
     assert torch.equal(in_bits.restore(), expected)
 
 
-def test_per_channel_by_hand() -> None:
-    x = torch.tensor([[0.0, 100], [255, 100], [20.4, 355]])
-    in_bits = quantize(x, bits=8, per="channel")
-    assert in_bits.low.tolist() == [[0, 100]]
-    assert in_bits.step.tolist() == [[1, 1]]
-    assert in_bits.codes.tolist() == [[0, 0], [255, 0], [20, 255]]
-
-
-@given(st.sampled_from([8, 4]), st.sampled_from(["channel", "token"]), st.integers(0))
-def test_no_number_is_off_by_more_than_half_a_step(bits: int, per: str, seed: int):
-    generator = torch.Generator().manual_seed(seed % 2**31)
-    x = torch.randn(B, H, S, D_K, generator=generator, dtype=torch.float64) * 10
-    in_bits = quantize(x, bits=bits, per=per)
-    over = -2 if per == "channel" else -1
-    extent = x.amax(over, keepdim=True) - x.amin(over, keepdim=True)
-    half = extent / (2**bits - 1) / 2
-    assert ((in_bits.restore() - x).abs() <= half * (1 + 1e-9)).all()
-
-
 @pytest.mark.parametrize(
     ("bits", "per", "dtype", "spread"),
     [
+        (8, "channel", torch.float64, 10.0),
+        (4, "token", torch.float64, 10.0),
         (8, "channel", torch.float16, 10.0),
         (8, "token", torch.float16, 2e4),
         (4, "token", torch.bfloat16, 10.0),
         (4, "channel", torch.float16, 2e4),
     ],
 )
-def test_16_bits_add_only_the_rounding_of_the_result(
+def test_no_number_is_off_by_more_than_half_a_step_and_its_rounding(
     bits: int, per: str, dtype: torch.dtype, spread: float
 ) -> None:
-    torch.manual_seed(0)
-    x = (torch.randn(B, H, 32, D_K) * spread).clamp(-6e4, 6e4)
+    x = (torch.randn(B, H, 32, D_K).double() * spread).clamp(-6e4, 6e4)
     x[..., 0, :], x[..., 1, :] = -3 * spread, 3 * spread  # beyond 65504 from each other
     x[..., 0] = 3 * spread
     x = x.to(dtype)
@@ -67,7 +48,8 @@ def test_16_bits_add_only_the_rounding_of_the_result(
     extent = exact.amax(over, keepdim=True) - exact.amin(over, keepdim=True)
     half = extent / (2**bits - 1) / 2
     rounding = (exact.abs() + half) * torch.finfo(dtype).eps / 2
-    assert ((in_bits.double() - exact).abs() <= half * (1 + 1e-4) + rounding).all()
+    slack = 1e-9 if dtype == torch.float64 else 1e-4  # of the step
+    assert ((in_bits.double() - exact).abs() <= half * (1 + slack) + rounding).all()
 
 
 def new_layer(**settings: Any) -> QuantizedLayer:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from tests.tested_transformer.comparing import assert_alike
+from tests.tested_transformer.large_weights import with_large_weights
 from torch import Tensor
 
 from tested_transformer.attention import attention_with_weights
@@ -52,19 +53,6 @@ def one_by_one(q, k, v, *, sinks, window, rotary=False, slopes=None):
     return torch.cat(outputs, dim=2)
 
 
-def test_the_mask_by_hand():
-    mask = sink_mask(6, sinks=1, window=2).int().tolist()
-    assert mask == [
-        [1, 0, 0, 0, 0, 0],
-        [1, 1, 0, 0, 0, 0],
-        [1, 1, 1, 0, 0, 0],
-        [1, 0, 1, 1, 0, 0],
-        [1, 0, 0, 1, 1, 0],
-        [1, 0, 0, 0, 1, 1],
-    ]
-    assert torch.equal(sink_mask(2, 6, sinks=1, window=2), torch.tensor(mask[4:]) > 0)
-
-
 @pytest.mark.parametrize(("sinks", "window", "rotary"), SIZES)
 def test_a_whole_text_at_once_is_token_by_token(sinks, window, rotary):
     q, k = torch.randn(2, B, H, T, D_K, requires_grad=True)
@@ -74,9 +62,9 @@ def test_a_whole_text_at_once_is_token_by_token(sinks, window, rotary):
     expected = one_by_one(q, k, v, sinks=sinks, window=window, rotary=rotary)
     assert_alike(output, expected, (q, k, v))
     assert weights.shape == (B, H, T, T)
-    assert torch.equal(
-        weights > 0, sink_mask(T, sinks=sinks, window=window).expand_as(weights)
-    )
+    mask = sink_mask(T, sinks=sinks, window=window)
+    assert torch.equal(weights > 0, mask.expand_as(weights))
+    assert torch.equal(sink_mask(2, T, sinks=sinks, window=window), mask[-2:])
 
 
 def new_layer(heads: int, sinks: int, window: int, *, rotary: bool) -> RollingLayer:
@@ -94,10 +82,7 @@ def make(positions: str, **choices) -> GPT:
         num_layers=2,
         positions=positions,
     )
-    model = GPT(replace(config, **choices)).requires_grad_(False)
-    for parameter in model.parameters():
-        parameter.add_(0.2 * torch.randn_like(parameter))
-    return model
+    return with_large_weights(GPT(replace(config, **choices))).requires_grad_(False)
 
 
 def open_logits(model: GPT, tokens: Tensor, attend) -> Tensor:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.tested_transformer.large_weights import with_large_weights
 from torch import Tensor, nn
 
 from tested_transformer.attentions import AdjustedSoftmax, Differential, Latent
@@ -54,10 +55,8 @@ def make(**changes: Any) -> GPT:
     settings: dict[str, Any] = {"vocab_size": V, "num_layers": L}
     settings |= {"d_model": H * D_K, "num_heads": H}
     settings |= {"max_seq_len": LONGEST, "windows": WINDOWS, "positions": "rotary"}
-    model = GPT(GPTConfig(**(settings | changes)), dtype=torch.float64).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    return model.requires_grad_(False)
+    model = with_large_weights(GPT(GPTConfig(**(settings | changes))).double())
+    return model.eval().requires_grad_(False)
 
 
 def read(model: GPT, tokens: Tensor, parts: list[int], cache: KVCache) -> Tensor:

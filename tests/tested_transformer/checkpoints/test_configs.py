@@ -34,6 +34,16 @@ def test_attention_is_written_with_its_name_and_settings():
     assert read_config(SIZES, PATH) == GPTConfig(**SIZES)
 
 
+def test_settings_in_tuples_come_back():
+    for changes in (
+        {"windows": (2, None), "kept_heads": ((0,), (0, 1))},
+        {"rotary_rates": (0.1, 1 / 3, 0.0)},
+    ):
+        config = GPTConfig(**SIZES, **changes)
+        again = read_config(json.loads(json.dumps(describe_config(config))), PATH)
+        assert (again, hash(again)) == (config, hash(config))
+
+
 def test_settings_that_once_were_fields_are_read():
     once = {"latent_dim": 5, "soft_cap": None, "block_size": None, "num_chosen": None}
     expected = GPTConfig(**SIZES, attention=Latent(latent_dim=5))

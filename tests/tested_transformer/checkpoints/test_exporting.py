@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from tests.tested_transformer.large_weights import with_large_weights
 
 from tested_transformer.checkpoints import CheckpointError, load_pretrained
 from tested_transformer.checkpoints.exporting import export_model
@@ -38,10 +39,7 @@ def model_like(family: str, tokenizer: Tokenizer) -> GPT:
     torch.manual_seed(1)
     sizes = {"d_model": 12, "num_heads": 3, "num_layers": 2, "max_seq_len": 31}
     settings = {"vocab_size": tokenizer.vocab_size, **sizes, **SETTINGS[family]}
-    model = GPT(GPTConfig(**settings)).eval()
-    for weight in model.parameters():
-        torch.nn.init.normal_(weight, std=0.4)
-    return model
+    return with_large_weights(GPT(GPTConfig(**settings))).eval()
 
 
 def export(folder: Path, family: str = "gpt2", **how: Any) -> str:

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from tests.tested_transformer.checkpoints.folders import as_nanogpt
+from tests.tested_transformer.large_weights import with_large_weights
 from torch import Tensor
 
 from tested_transformer.checkpoints import (
@@ -30,12 +31,6 @@ def some_tokens() -> Tensor:
     return torch.randint(V, (B, T))
 
 
-def large(module: torch.nn.Module) -> None:
-    """Draw weights large enough for each of them to matter."""
-    for parameter in module.parameters():
-        torch.nn.init.normal_(parameter, std=0.4)
-
-
 def theirs(**changes: Any) -> torch.nn.Module:
     """Make the ``transformers`` package's GPT-2, small and at random."""
     from transformers import GPT2Config, GPT2LMHeadModel
@@ -43,8 +38,7 @@ def theirs(**changes: Any) -> torch.nn.Module:
     sizes = {"vocab_size": V, "n_positions": LONGEST, "n_embd": D, "n_layer": L}
     none = {"bos_token_id": None, "eos_token_id": None}
     model = GPT2LMHeadModel(GPT2Config(**{**sizes, "n_head": H, **none, **changes}))
-    large(model)
-    return model.eval()
+    return with_large_weights(model).eval()
 
 
 def check_equal(ours: GPT, expected: torch.nn.Module) -> None:
@@ -144,8 +138,7 @@ OURS = GPTConfig(
     ],
 )
 def test_transformers_gives_our_logits(changes):
-    model = GPT(replace(OURS, **changes))
-    large(model)
+    model = with_large_weights(GPT(replace(OURS, **changes)))
     weights, settings = to_gpt2(model)
     assert all(weight.is_contiguous() for weight in weights.values())
     expected = theirs(**settings)
@@ -176,8 +169,8 @@ def test_what_gpt2_has_not_is_refused():
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_nanogpt_is_a_gpt2_whose_matrices_are_not_turned(bias):
-    model = GPT(replace(OURS, activation="gelu", dropout=0.1))  # not by a tanh
-    large(model)
+    config = replace(OURS, activation="gelu", dropout=0.1)  # not by a tanh
+    model = with_large_weights(GPT(config))
     for name, parameter in model.named_parameters():
         if name.endswith("bias") and not bias:
             parameter.data.zero_()

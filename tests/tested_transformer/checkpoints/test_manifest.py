@@ -96,12 +96,6 @@ def test_what_is_no_manifest_of_ours_is_refused():
             Manifest.from_text(text, PATH)
 
 
-def test_a_configuration_of_before_a_setting_was_added_is_read():
-    values = describe_config(CONFIG)
-    del values["qk_norm"]
-    assert Manifest.from_text(text_with(config=values), PATH) == MANIFEST
-
-
 def test_what_json_would_change_is_refused():
     changed = "would not survive JSON: it holds tuples, or keys that are not strings"
     invalid = "cannot be written as JSON: "

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
+from tests.tested_transformer.large_weights import with_large_weights
 
 from tested_transformer.cli import generate as module
 from tested_transformer.cli.generate import default_prompt, write, write_with_drafts
@@ -173,14 +173,6 @@ def test_each_text_is_that_of_its_own_seed(trained, command, monkeypatch):
     assert [event["seed"] for event in events] == [3, 4, 5, 6, 7]
 
 
-def test_a_stop_string_ends_the_text(trained, command):
-    words = ["generate", "--prompt", "to be", "--max-new-tokens", "50", "--seed", "3"]
-    full_text = command(*words).out.removeprefix("to be")
-    stop = full_text[20:22]
-    short = command(*words, "--stop", stop).out.removeprefix("to be")
-    assert short == full_text[: full_text.index(stop)] + "\n"
-
-
 def test_what_does_not_fit_is_refused(trained, refused):
     for words, message in (
         ("--prompt xyz", "'x', 'y', 'z' (first at position 0) not in the alphabet of"),
@@ -209,13 +201,9 @@ def test_a_new_line_is_the_prompt_where_it_is_known():
 
 
 def writer(vocab_size: int) -> GPT:
-    """Return a model with weights large enough for it to have an opinion."""
     sizes = {"d_model": 12, "num_heads": 3, "num_layers": 2, "max_seq_len": 50}
-    model = GPT(GPTConfig(vocab_size=vocab_size, tie_head=False, **sizes))
-    for weight in model.parameters():
-        if weight.ndim > 1:
-            torch.nn.init.normal_(weight)
-    return model
+    config = GPTConfig(vocab_size=vocab_size, tie_head=False, **sizes)
+    return with_large_weights(GPT(config), 1.0)
 
 
 def test_drafts_are_shown_as_they_are_accepted():

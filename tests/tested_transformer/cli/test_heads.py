@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from tested_transformer.checkpoints import load_checkpoint, save_checkpoint, ship_model
+from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
 from tested_transformer.cli import heads as module
 from tested_transformer.data import (
     FEW_NAMES,
@@ -33,14 +33,6 @@ from tested_transformer.interpret import (
     uniform_score,
 )
 from tested_transformer.surgery import prune_heads
-
-
-@pytest.fixture
-def grammar(tiny, command):
-    """Return the folder of a small model of the grammar's stories."""
-    words = ["train", *tiny, "--num-characters", "20000", "--max-seq-len", "64"]
-    assert command(*words, "--sample", "0").status == 0
-    return Path("runs/grammar")
 
 
 def near(scores: torch.Tensor) -> Any:
@@ -74,44 +66,40 @@ def test_heads_are_scored_on_the_text_of_the_run(trained_here, text, command):
         assert report["even"][kind] == pytest.approx(uniform_score(target))
 
 
-def test_of_the_grammar_subjects_and_names_are_known(grammar, command):
-    words = ["heads", str(grammar), "--num-tokens", "4000", "--json"]
-    report = command(*words).json
-    stories = write_stories(4000, seed=1000)
-    checkpoint = load_checkpoint(grammar)
-    tokenizer = CharTokenizer(checkpoint.settings["tokenizer"]["alphabet"])
-    tokens = torch.tensor(tokenizer.encode(stories.text))[:4000]
-    windows = tokens[: 62 * 64].view(62, 64)
-    starts = [64 * row for row in range(62)]
-    weights = record_heads(checkpoint.model(), windows).weights
-    for kind, target in {
-        "subject": subject_target([*agreements(stories)], starts, 64),
-        "name": name_target(stories, starts, 64, letter=2),
-    }.items():
-        assert report["scores"][kind] == near(head_scores(weights, target)), kind
-
-
-def test_of_the_stories_words_are_the_tokens(tiny, command):
-    words = ["train", "stories", *tiny, "--num-characters", "40000"]
-    ended = command(*words, "--max-seq-len", "32", "--sample", "0", "--json")
-    end = json.loads(ended.out.splitlines()[-1])
-    # Both are per token.
-    assert end["bound"] == pytest.approx(story_entropy(FEW_NAMES, per="word"), rel=0.02)
-    assert end["bound"] < end["loss"]
-    checkpoint = load_checkpoint(Path("runs/stories"))
-    assert checkpoint.settings["tokenizer"]["kind"] == "words"
-    tokenizer = tokenizer_from_dict(checkpoint.settings["tokenizer"])
+@pytest.mark.parametrize(
+    ("name", "kind", "stories"),
+    [
+        ("grammar", "characters", write_stories(900, seed=1000)),
+        # As long as 900 words may be.
+        ("stories", "words", write_stories(5400, seed=1000, names=FEW_NAMES)),
+    ],
+)
+def test_of_texts_by_rule_subjects_and_names_are_known(
+    name, kind, stories, tiny, command
+):
+    words = ["train", name, *tiny, "--num-characters", "40000", "--max-seq-len", "32"]
+    end = command(*words, "--sample", "0", "--json").events[-1]
     report = command("heads", "--num-tokens", "900", "--json").json
-    stories = write_stories(5400, seed=1000, names=FEW_NAMES)
-    tokens = torch.tensor(tokenizer.encode(stories.text))[:900]
+    checkpoint = load_checkpoint(f"runs/{name}")
+    settings = checkpoint.settings["tokenizer"]
+    assert settings["kind"] == kind
+    tokens = torch.tensor(tokenizer_from_dict(settings).encode(stories.text))
     windows = tokens[: 28 * 32].view(28, 32)
     starts = [32 * row for row in range(28)]
+    if kind == "words":
+        entropy = story_entropy(FEW_NAMES, per="word")
+        subject = word_subject_target([*word_agreements(stories)], starts, 32)
+        target = word_name_target(stories, starts, 32)
+    else:
+        entropy = story_entropy()
+        subject = subject_target([*agreements(stories)], starts, 32)
+        target = name_target(stories, starts, 32, letter=2)
+    # Both are per token.
+    assert end["bound"] == pytest.approx(entropy, rel=0.02)
+    assert end["bound"] < end["loss"]
     weights = record_heads(checkpoint.model(), windows).weights
-    for kind, target in {
-        "subject": word_subject_target([*word_agreements(stories)], starts, 32),
-        "name": word_name_target(stories, starts, 32),
-    }.items():
-        assert report["scores"][kind] == near(head_scores(weights, target)), kind
+    assert report["scores"]["subject"] == near(head_scores(weights, subject))
+    assert report["scores"]["name"] == near(head_scores(weights, target))
 
 
 def maps() -> dict[str, Any]:
@@ -155,7 +143,7 @@ def test_a_kind_without_a_target_is_left_out(trained, command):
     assert list(report["scores"]) == ["previous", "first", "induction"]
 
 
-def test_what_does_not_fit_is_refused(trained, text, command, refused):
+def test_what_does_not_fit_is_refused(trained, text, refused):
     for words, message in (
         ("--seq-len 1", "seq_len=1 must lie between 2 and the model's max_seq_len=7"),
         ("--num-tokens 0", "num_tokens=0 must be at least 1"),
@@ -166,12 +154,6 @@ def test_what_does_not_fit_is_refused(trained, text, command, refused):
     ):
         line = refused("heads", str(trained), str(text), *words.split())
         assert line.startswith(message)
-    # A model of others has no text.
-    checkpoint = load_checkpoint(trained)
-    card = {"tokenizer": checkpoint.settings["tokenizer"]}
-    ship_model("given", checkpoint.model(), card)
-    assert refused("heads", "given") == "given has no text of its own: pass a text"
-    assert command("heads", "given", str(text)).status == 0
     # A file of maps is written whole or not at all.
     Path("maps.json").mkdir()
     refused("heads", str(trained), str(text), "--out", "maps.json")

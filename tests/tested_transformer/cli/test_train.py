@@ -286,17 +286,6 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(text, tiny, ref
         assert os.listdir() == ["play.txt"]
 
 
-def test_a_text_that_is_none_is_refused(tiny, refused):
-    Path("bad.txt").write_bytes(b"to be \xff or")
-    for name, message in (
-        ("gone.txt", "there is no file 'gone.txt', and no corpus of that name"),
-        ("bad.txt", "'bad.txt' is not UTF-8: byte 0xff at offset 6"),
-        ("", "'' is a folder, not a text file"),
-    ):
-        assert refused("train", name, *tiny).startswith(message)
-    assert not Path("runs").exists()
-
-
 def test_a_run_does_not_go_on_with_other_settings(trained, text, refused):
     lr = Recipe.fast().lr
     for words, message in (

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 import transformers
+from tests.tested_transformer.large_weights import with_large_weights
 from tokenizers import (
     Regex,
     Tokenizer,
@@ -105,9 +106,7 @@ def put(family: str, folder: Path, **changes: Any) -> Any:
     kind, tokenizer = FAMILIES[family]
     torch.manual_seed(3)
     model = transformers.AutoModelForCausalLM.from_config(kind(**SIZES | changes))
-    for weight in model.parameters():
-        torch.nn.init.normal_(weight, std=0.5)
-    model.eval().save_pretrained(folder)
+    with_large_weights(model, 0.5).eval().save_pretrained(folder)
     (folder / "tokenizer.json").write_text(tokenizer)
     settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))

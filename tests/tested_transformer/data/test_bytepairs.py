@@ -24,15 +24,6 @@ def tokenizer():
     return bpe_tokenizer(TEXT, 270)
 
 
-def test_the_most_frequent_pair_is_joined_first():
-    # "ab" comes 4 times, "bc" twice; then "ab" and "c" come together twice.
-    tokenizer = bpe_tokenizer("abc\nabc\nabd\nabe\n", 258)
-    assert tokenizer.vocab_size == 258
-    assert [tokenizer.decode([token]) for token in (256, 257)] == ["ab", "abc"]
-    pieces = [tokenizer.decode([token]) for token in tokenizer.encode("cabcabd")]
-    assert pieces == ["c", "abc", "ab", "d"]
-
-
 def test_no_more_tokens_than_there_are_pairs_that_come_twice():
     assert bpe_tokenizer("abcd", 300).vocab_size == 256
     assert bpe_tokenizer("ab ab", 300).vocab_size == 257

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.tested_transformer.large_weights import with_large_weights
 
 from tested_transformer.attentions import DeltaRule, Latent
 from tested_transformer.caches import (
@@ -38,11 +39,8 @@ PROMPTS = [[1, 2, 3], [n % V for n in range(37)], [n * n % V for n in range(LONG
 
 
 def make(**changes: Any) -> GPT:
-    """Make a model with weights large enough for it to have an opinion."""
     torch.manual_seed(0)
-    model = GPT(replace(SMALL, **changes), dtype=torch.float64)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.7)
+    model = with_large_weights(GPT(replace(SMALL, **changes)).double(), 0.7)
     return model.eval().requires_grad_(False)
 
 

@@ -8,6 +8,7 @@ from itertools import chain, pairwise
 import numpy
 import pytest
 import torch
+from tests.tested_transformer.large_weights import with_large_weights
 
 from tested_transformer.decoding import (
     CachedReader,
@@ -36,11 +37,7 @@ DRAWN = Sampling(temperature=1.3, top_k=9, top_p=0.95, min_p=0.01)
 
 
 def make(**changes) -> GPT:
-    """Make a model with weights large enough for it to have an opinion."""
-    model = GPT(replace(SMALL, **changes))
-    for parameter in model.parameters():
-        if parameter.ndim > 1:
-            torch.nn.init.normal_(parameter)
+    model = with_large_weights(GPT(replace(SMALL, **changes)), 1.0)
     return model.eval().requires_grad_(False)
 
 

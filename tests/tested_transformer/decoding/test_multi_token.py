@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.tested_transformer.large_weights import with_large_weights
 
 from tested_transformer.decoding import (
     ChainDrafter,
@@ -23,11 +24,7 @@ def make(model=MultiTokenGPT, num_tokens=N, *, shared=None, **changes):
     sizes = {"d_model": 12, "num_heads": 2, "num_layers": 3, "max_seq_len": 24}
     gpt = GPT(GPTConfig(vocab_size=V, **{**sizes, **changes})).double()
     how = {} if shared is None else {"shared": shared}
-    heads = model(gpt, num_tokens=num_tokens, **how).eval()
-    with torch.no_grad():
-        for parameter in heads.parameters():
-            parameter += 0.3 * torch.randn_like(parameter)
-    return heads
+    return with_large_weights(model(gpt, num_tokens=num_tokens, **how)).eval()
 
 
 KINDS = [

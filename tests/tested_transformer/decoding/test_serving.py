@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
+from tests.tested_transformer.large_weights import with_large_weights
 
-from tested_transformer.attentions import ChosenBlocks
 from tested_transformer.decoding import (
     Request,
     Sampling,
@@ -38,17 +38,13 @@ POLICIES: dict[str, dict[str, Any]] = {
     "prefixes": {"num_pages": 9, "page_size": 2, "prefix_caching": True},
     "all": {"num_pages": 9, "page_size": 2, "token_budget": 4, "prefix_caching": True},
 }
-GREEDY = Sampling(temperature=0.0)
 
 
 def make(**changes: Any) -> GPT:
     torch.manual_seed(0)
     sizes = {"d_model": 12, "num_heads": 2, "num_layers": 3, "max_seq_len": LONGEST}
-    model = GPT(GPTConfig(vocab_size=V, **{**sizes, **changes}), dtype=torch.float64)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.3 * torch.randn_like(parameter)
-    return model.eval()
+    config = GPTConfig(vocab_size=V, **{**sizes, **changes})
+    return with_large_weights(GPT(config).double()).eval()
 
 
 def request(prompt: list[int], max_new_tokens: int = 2, **more: Any) -> Request:
@@ -227,18 +223,6 @@ def test_nobody_is_served_before_arriving():
         assert times[request] == [*range(arrival + 1, arrival + 1 + length)]
 
 
-def test_a_request_ends_with_its_stop():
-    model = make()
-    answer = alone(model, make_requests()[0], GREEDY)
-    request = Request(prompt=[3, 1, 4], max_new_tokens=9, stop=answer[3])
-    server = Server(
-        model, num_pages=1, page_size=LONGEST, probabilities=GREEDY.probabilities
-    )
-    served = serve(server, [request])
-    assert request.answer == answer[: answer.index(answer[3]) + 1]
-    assert len(served.steps) == len(request.answer)
-
-
 def test_a_long_prompt_is_read_beside_the_answers_of_others():
     for budget, first_reads in (
         (4, [[2, 2], [1, 3], [1, 2], [1, 1], [1]]),
@@ -313,10 +297,6 @@ def test_it_takes_no_more_memory_however_many_come():
         (lambda: slots(num_pages=0), "num_pages=0 must be positive"),
         (lambda: slots(num_pages=1, token_budget=0), "token_budget=0 must be positive"),
         (lambda: request([1], 0), "max_new_tokens=0 must be positive"),
-        (
-            lambda: Server(make(attention=ChosenBlocks()), num_pages=1, page_size=2),
-            "attention=ChosenBlocks.* of model cannot mask the padding of a shorter",
-        ),
         (
             lambda: serve(slots(num_pages=1), make_requests(), arrivals=[1, 2]),
             "arrivals must be 6 times; they are 2",

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.tested_transformer.large_weights import with_large_weights
 
 from tested_transformer.attentions import Differential
 from tested_transformer.gpt import GPT, GPTConfig
@@ -26,10 +27,7 @@ TOKENS = torch.tensor([[1, 5, 2, 12, 0, 7, 7], [4, 4, 3, 9, 10, 11, 6]])
 
 @pytest.fixture
 def model() -> GPT:
-    model = GPT(CONFIG).double().eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    return model
+    return with_large_weights(GPT(CONFIG).double()).eval()
 
 
 def test_a_shut_head_is_one_whose_columns_are_zero(model: GPT) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.tested_transformer.large_weights import with_large_weights
 
 from tested_transformer.attentions import DeltaRule
 from tested_transformer.decoding import Sampling, generate
@@ -18,10 +19,7 @@ KEPT = ((2, 3), (0, 1, 2, 3), (0, 1))
 
 
 def make_model(**changes: object) -> GPT:
-    model = GPT(replace(CONFIG, **changes)).double()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    return model
+    return with_large_weights(GPT(replace(CONFIG, **changes)).double())
 
 
 VARIANTS = [

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.tested_transformer.large_weights import with_large_weights
 
 from tested_transformer.attentions import DeltaRule, Latent
 from tested_transformer.gpt import GPT, GPTConfig
@@ -39,10 +40,7 @@ def test_heads_that_agree_lose_nothing(qk_norm: bool | str):
 
 @pytest.mark.parametrize("num_kv_heads", [1, 3, 6])
 def test_each_shared_head_is_the_mean_of_its_group(num_kv_heads: int):
-    model = GPT(SHARED).double()
-    with torch.no_grad():  # to the last digit, of which single precision has no room
-        for parameter in model.parameters():
-            parameter.normal_()
+    model = with_large_weights(GPT(SHARED).double(), 1.0)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     copy = with_fewer_keys(model, num_kv_heads)
     for name, tensor in copy.state_dict().items():

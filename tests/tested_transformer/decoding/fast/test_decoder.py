@@ -4,6 +4,7 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
+from tests.tested_transformer.large_weights import with_large_weights
 from torch import Tensor
 
 from tested_transformer.decoding import Sampling, generate
@@ -48,14 +49,7 @@ VARIANTS = {
 
 
 def make(**changes) -> GPT:
-    """Make a model with weights large enough for its parts to matter."""
-    model = GPT(replace(SMALL, **changes))
-    for parameter in model.parameters():
-        if parameter.ndim > 1:
-            torch.nn.init.normal_(parameter, std=0.3)
-        else:
-            torch.nn.init.normal_(parameter, mean=1.0, std=0.3)
-    return model
+    return with_large_weights(GPT(replace(SMALL, **changes)))
 
 
 def some_tokens(*lengths: int) -> list[list[int]]:

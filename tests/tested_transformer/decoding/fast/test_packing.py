@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.tested_transformer.large_weights import with_large_weights
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 
@@ -32,10 +33,7 @@ UP = "blocks.1.feed_forward.up"
 
 def make(**changes) -> GPT:
     torch.manual_seed(0)
-    model = GPT(replace(CONFIG, **changes))
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.3)
-    return model
+    return with_large_weights(GPT(replace(CONFIG, **changes)))
 
 
 def logits(reader: Decoder | WholeReader) -> Tensor:
