@@ -66,7 +66,7 @@ def read_config(values: Mapping[str, Any], path: Path) -> GPTConfig:
     """
     if not isinstance(values, Mapping):
         raise CheckpointError(f"{path}: config={values!r} must have a model's settings")
-    values = {name: _tuples(value) for name, value in values.items()}
+    values = dict(values)
     name = values.pop("attention", "softmax")
     settings = values.pop("attention_settings", {})
     for once in _ONCE_FIELDS:
@@ -82,8 +82,3 @@ def read_config(values: Mapping[str, Any], path: Path) -> GPTConfig:
         return GPTConfig(attention=attention_named(name, settings), **values)
     except (TypeError, ValueError, RuntimeError) as error:  # the last for huge sizes
         raise CheckpointError(f"{path}: config: {error}") from None
-
-
-def _tuples(value: Any) -> Any:
-    """Convert lists to tuples, which JSON lacks."""
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
