@@ -93,10 +93,7 @@ def appearances_in(path: str, root: Path) -> Appearances:
         return next((m for m in (".".join(parts[:2]), parts[0]) if m in offered), "")
 
     page = read_page((root / "docs" / path).read_text("utf-8"), path)
-    anchors = page.anchors()
-    shown = Appearances(title=anchors.pop("", ""))
-    lines = [number for number, line in page.prose if line.startswith("#")]
-    headings = [*zip(lines, anchors, strict=False)]
+    shown = Appearances(title=page.title)
     for listing in page.listings:
         _, *within = listing.path.removesuffix(".py").split("/")
         module = home(".".join(within))
@@ -104,7 +101,7 @@ def appearances_in(path: str, root: Path) -> Appearances:
             names = [n for n in _names_in(root, listing) if n in offered[module]]
             names = [f"{module}.{name}" for name in names]
             shown.listings.append((module, [*names, ""][0]))
-            above = ["", *(anchor for line, anchor in headings if line < listing.line)]
+            above = ["", *(h.anchor for h in page.headings if h.line < listing.line)]
             for name in names:
                 shown.listed.setdefault(name, above[-1])
     init = (root / "src" / PACKAGES[0] / "__init__.py").read_text("utf-8")
