@@ -202,6 +202,14 @@ class Page:
         """Every run block, in the order of the page."""
         return [block for chain in self.chains for block in chain.blocks]
 
+    def runs(self) -> list[list[Block]]:
+        """Return for each run block what has to run: its chain, down to itself."""
+        return [
+            chain.blocks[:end]
+            for chain in self.chains
+            for end in range(1, len(chain.blocks) + 1)
+        ]
+
     def refuse(self, line: int, reason: str, *, code: bool = False) -> None:
         """Record a problem at a line, perhaps one with the code of the page."""
         self.problems.append(Problem(self.path, line, reason))

@@ -43,13 +43,13 @@ _SHAPE = re.compile(r"&#34;[^&<>]+&#34;(?=\])")
 
 
 def with_code_blocks(
-    html: str, entry: Entry, book: Book, runs: Collection[str] = ()
+    html: str, entry: Entry, book: Book, files: Collection[str] = ()
 ) -> str:
     """Finish the code of a page's HTML.
 
     What to install stands before the first run that needs the library. Runs that need
     PyTorch alone are marked, for their copy buttons, and so are those that have a file
-    among ``runs`` with what they need of the library.
+    among ``files`` with what they need of the library.
 
     Raises:
         ValueError: If the HTML has other blocks or listings than the page.
@@ -65,14 +65,10 @@ def with_code_blocks(
     ran_with = f' data-torch="{torch}"' if record else ""
     command = escape(installation(page, book), quote=False)
     command = re.sub(r"pip.*", r"<code>\g<0></code>", command)
-    before = [
-        imported(chain.blocks[: end + 1])
-        for chain in page.chains
-        for end in range(len(chain.blocks))
-    ]
-    needing = (n for n, names in enumerate(before, start=1) if names & {*PACKAGES})
+    needs = [imported(run) for run in page.runs()]
+    needing = (n for n, names in enumerate(needs, start=1) if names & {*PACKAGES})
     first_needing = next(needing, 0)
-    alone = [{"torch"} == names - sys.stdlib_module_names for names in before]
+    alone = [{"torch"} == names - sys.stdlib_module_names for names in needs]
     blocks = iter(enumerate(page.blocks, start=1))
     first_run_by = record.first_run_by if record else [[]] * len(page.listings)
     listings = iter(zip(page.listings, first_run_by, strict=True))
@@ -81,7 +77,7 @@ def with_code_blocks(
         number, block = next(blocks)
         names = f'class="language-python highlight" id="block-{number}"{ran_with}'
         names += " data-alone" * alone[number - 1]
-        if (file := file_of_run(entry, number)) in runs:
+        if (file := file_of_run(entry, number)) in files:
             names += f' data-copy="{entry.up}{file}"'
         code = f"{div[1] or ''}<div {names}>{div[2]}"
         if number == first_needing:

@@ -16,7 +16,7 @@ from bookbinder.publishing.pages import CHECKED, footer, offers, with_code_block
 from bookbinder.publishing.plain_markdown import llms, passages, plain_markdown
 from bookbinder.publishing.sharing import CARD, card, head
 from bookbinder.publishing.shipped import add_shipped_files
-from bookbinder.publishing.standalone import standalone_runs, write_standalone_files
+from bookbinder.publishing.standalone import standalone_files
 from bookbinder.writing import write_whole
 
 INDEX = "llms.txt"
@@ -44,9 +44,9 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
         ValueError: If the site was not built from these pages, or is already finished.
         FileNotFoundError: If a page is missing from the site.
     """
-    runs = standalone_runs(root, book)
     # Make all pages before writing any, so that an error leaves the site unchanged.
-    pages = [_page(entry, book, site, runs, pdf=pdf) for entry in book.entries]
+    files = standalone_files(root, book)
+    pages = [_page(entry, book, site, files, pdf=pdf) for entry in book.entries]
     for entry, html in zip(book.entries, pages, strict=True):
         passed = list(passages(entry.page, root))
         text = plain_markdown(passed).replace(PLACE, _table(book))
@@ -63,8 +63,7 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
         for name in ("sitemap.xml", "sitemap.xml.gz"):
             (site / name).unlink(missing_ok=True)
     write_whole(site / INDEX, llms(book))
-    write_standalone_files(site, root, book)
-    for name, text in runs.items():
+    for name, text in files.items():
         write_whole(site / name, text)
     add_old_addresses(site)
     add_shipped_files(site)
@@ -79,7 +78,7 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
 
 
 def _page(
-    entry: Entry, book: Book, site: Path, runs: Collection[str], *, pdf: bool
+    entry: Entry, book: Book, site: Path, files: Collection[str], *, pdf: bool
 ) -> str:
     """Return the HTML of a page with all additions."""
     before, end, after = entry.file(site).read_text("utf-8").partition("</article>")
@@ -95,7 +94,7 @@ def _page(
         table = table.replace("</table>", "</table></div>")
         section = f'<section class="published">{table}</section>'
         before = before.replace(f"<p>{PLACE}</p>", section)
-    html = with_code_blocks(before, entry, book, runs)
+    html = with_code_blocks(before, entry, book, files)
     html = html.replace(OFFERS, offers(entry, book, pdf=pdf), 1)
     html = html.replace("</head>", f"{head(entry, book)}</head>", 1)
     foot = footer(entry, book, "" if entry.folder else DOWNLOADS)
