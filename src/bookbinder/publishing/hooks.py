@@ -14,12 +14,12 @@ from mkdocs.structure.files import Files
 from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 
+from bookbinder.drawing.live import add_live_files
 from bookbinder.drawing.undrawn import previewing
 from bookbinder.page import load_page
 from bookbinder.publishing.news import NEWS, changes
 from bookbinder.publishing.old_addresses import OLD_SECTIONS
 from bookbinder.publishing.search import improve_search
-from bookbinder.publishing.shipped import add_shipped_files
 from bookbinder.reading import minutes
 
 # Sections whose single entries are not in the table of contents of a chapter.
@@ -118,5 +118,5 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 def on_post_build(config: MkDocsConfig) -> None:
     """Add the files of live parts, and improve the search."""
-    add_shipped_files(Path(config.site_dir))
+    add_live_files(Path(config.site_dir))
     improve_search(Path(config.site_dir))

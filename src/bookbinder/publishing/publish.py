@@ -6,6 +6,7 @@ from pathlib import Path
 
 import markdown
 
+from bookbinder.drawing.live import add_live_files
 from bookbinder.publishing.book import Book, Entry, folder_of
 from bookbinder.publishing.headers import write_headers
 from bookbinder.publishing.news import FEED, NEWS, changes, feed
@@ -15,7 +16,6 @@ from bookbinder.publishing.old_addresses import add_old_addresses
 from bookbinder.publishing.pages import CHECKED, footer, offers, with_code_blocks
 from bookbinder.publishing.plain_markdown import llms, passages, plain_markdown
 from bookbinder.publishing.sharing import CARD, card, head
-from bookbinder.publishing.shipped import add_shipped_files
 from bookbinder.publishing.standalone import standalone_files
 from bookbinder.writing import write_whole
 
@@ -66,7 +66,7 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
     for name, text in files.items():
         write_whole(site / name, text)
     add_old_addresses(site)
-    add_shipped_files(site)
+    add_live_files(site)
     if pdf:
         # Printing needs a browser, which not everyone has.
         from bookbinder.publishing.printing import print_book
