@@ -11,7 +11,7 @@ from datetime import date
 from html import escape, unescape
 
 from bookbinder.places import PACKAGES
-from bookbinder.publishing.book import Book, Entry
+from bookbinder.publishing.book import Book, Entry, address_of
 from bookbinder.publishing.notebooks import colab_address, imported, installation
 from bookbinder.publishing.records import Record
 from bookbinder.publishing.standalone import file_of, file_of_run
@@ -127,7 +127,7 @@ def offers(entry: Entry, book: Book, *, pdf: bool = False) -> str:
 
 def footer(entry: Entry, book: Book, extra: str = "") -> str:
     """Return the foot of a page as HTML, with an extra paragraph after it."""
-    more = entry.up + CHECKED.removesuffix(".md")
+    more = entry.up + address_of(CHECKED)
     # Use the classes of the theme's articles, so that the foot is styled like one.
     return (
         '<footer class="md-content__inner md-typeset foot">'
@@ -140,7 +140,7 @@ def verified_words(record: Record | None, book: Book, more: str) -> str:
     """Return what was verified, by what and when, or that nothing was, with a link."""
     if record is None:
         return (
-            f'<strong><a href="{more}/">Not verified</a> in this build.</strong> No'
+            f'<strong><a href="{more}">Not verified</a> in this build.</strong> No'
             " test run has left a record of this text and this code."
         )
     counts = (
@@ -161,7 +161,7 @@ def verified_words(record: Record | None, book: Book, more: str) -> str:
     at = f" at commit {commit}{changes}" if record.commit else ""
     day = date.fromisoformat(record.date)
     return (
-        f'<strong><a href="{more}/">Verified</a></strong> on'
+        f'<strong><a href="{more}">Verified</a></strong> on'
         f' <time datetime="{record.date}">{day:%B} {day.day}, {day.year}</time>{at}'
         f" with PyTorch {escape(record.torch)} and Python {escape(record.python)}:"
         f" {what or 'no code, all else checked'}."

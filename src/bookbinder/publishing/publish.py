@@ -7,7 +7,7 @@ from pathlib import Path
 import markdown
 
 from bookbinder.drawing.live import add_live_files
-from bookbinder.publishing.book import Book, Entry, folder_of
+from bookbinder.publishing.book import Book, Entry, address_of
 from bookbinder.publishing.headers import write_headers
 from bookbinder.publishing.news import FEED, NEWS, changes, feed
 from bookbinder.publishing.notebooks import notebook
@@ -86,7 +86,7 @@ def _page(
         table = markdown.markdown(_table(book), extensions=["tables"])
         table = re.sub(
             r'href="([^"]*\.md)"',
-            lambda link: f'href="{entry.up}{folder_of(link[1])}/"'.replace("//", "/"),
+            lambda link: f'href="{entry.up}{address_of(link[1])}"',
             table,
         )
         # In the same frame that the theme gives to every table.
@@ -97,7 +97,7 @@ def _page(
     html = with_code_blocks(before, entry, book, files)
     html = html.replace(OFFERS, offers(entry, book, pdf=pdf), 1)
     html = html.replace("</head>", f"{head(entry, book)}</head>", 1)
-    foot = footer(entry, book, "" if entry.folder else DOWNLOADS)
+    foot = footer(entry, book, "" if entry.address else DOWNLOADS)
     return f"{html}{end}{foot}{after}"
 
 
