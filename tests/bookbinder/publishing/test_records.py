@@ -15,6 +15,7 @@ from bookbinder.publishing.records import (
     record_file,
     write_record,
 )
+from bookbinder.writing import write_whole
 
 CONFIG = """\
 site_name: The Book
@@ -90,16 +91,14 @@ WRONG = {
 def test_a_run_records_a_page_that_has_passed_whole_and_tells_what_is_wrong_where(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "mkdocs.yml").write_text(CONFIG, "utf-8")
-    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n", "utf-8")
-    (tmp_path / "docs").mkdir()
+    write_whole(tmp_path / "mkdocs.yml", CONFIG)
+    write_whole(tmp_path / "pyproject.toml", "[tool.pytest.ini_options]\n")
     kept = tmp_path / ".cache" / "verified" / "docs"
-    kept.mkdir(parents=True)
-    (kept / "digit.json").write_text("{}", "utf-8")
+    write_whole(kept / "digit.json", "{}")
     pages = dict.fromkeys(("right", "part", "shuffled"), SUM.format(printed=2))
     pages |= {name: text for name, (text, _) in WRONG.items()}
     for name, text in pages.items():
-        (tmp_path / "docs" / f"{name}.md").write_text(text, "utf-8")
+        write_whole(tmp_path / "docs" / f"{name}.md", text)
     run = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),

@@ -22,6 +22,7 @@ from bookbinder.publishing.standalone import (
     standalone_run,
 )
 from bookbinder.running.state import fresh_state
+from bookbinder.writing import write_whole
 
 ROOT = Path(__file__).parents[3]
 BOOK = load_book(ROOT, {})
@@ -119,14 +120,15 @@ def test_a_run_stays_as_it_is_where_a_copy_would_be_wrong_or_long(
     tmp_path: Path,
 ) -> None:
     home = tmp_path / "src" / "tested_transformer"
-    home.mkdir(parents=True)
-    (home / "__init__.py").write_text(
+    write_whole(
+        home / "__init__.py",
         "if TYPE_CHECKING:\n    from tested_transformer.a import f, g, long\n"
-        "from tested_transformer import a\n"
+        "from tested_transformer import a\n",
     )
-    (home / "a.py").write_text(
+    write_whole(
+        home / "a.py",
         "import torch\nimport numpy\n\ndef f(x):\n    return torch.relu(x)\n\n"
-        "def g():\n    return numpy.e\n\ndef long():\n" + "    torch\n" * 160
+        "def g():\n    return numpy.e\n\ndef long():\n" + "    torch\n" * 160,
     )
     start = "from tested_transformer import"
     text = standalone_run(
@@ -156,12 +158,10 @@ def test_a_run_stays_as_it_is_where_a_copy_would_be_wrong_or_long(
 
 def copied(folder: Path, here: str, **modules: str) -> str:
     """Copy the section ``here`` that ends ``a``, a module of a small library."""
-    home = folder / "src" / "tested_transformer"
-    home.mkdir(parents=True)
     above = modules.pop("a")
     modules["a"] = f"{above}# --8<-- [start:here]\n{here}\n# --8<-- [end:here]\n"
     for name, source in {"__init__": "", **modules}.items():
-        (home / f"{name}.py").write_text(source)
+        write_whole(folder / "src/tested_transformer" / f"{name}.py", source)
     section = find_section(folder, "src/tested_transformer/a.py", "here")
     return standalone(section, Library(folder / "src")).partition("stays.\n")[2]
 
