@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from bookbinder.listings import ListingError, find_section
+from bookbinder.listings import listed_sections
 from bookbinder.page import Page, Problem
 from transformer_book import RECORDS
 
@@ -98,10 +98,9 @@ def _recorded(page: Page) -> frozenset[float]:
 def _values_on(lines: range, page: Page, root: Path) -> frozenset[float]:
     """Return the numbers in the fences and the listings on some lines of a page."""
     texts = [fence.text for fence in page.fences if fence.line in lines]
-    for listing in page.listings:
+    for listing, section in listed_sections(page, root):
         if listing.line in lines:
-            with suppress(ListingError):  # The audit reports it.
-                texts.append(find_section(root, listing.path, listing.section).text)
+            texts.append(section.text)
     return _values("\n".join(texts))
 
 

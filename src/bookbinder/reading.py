@@ -6,7 +6,7 @@ out, and with it the solutions of the exercises.
 
 from pathlib import Path
 
-from bookbinder.listings import find_section
+from bookbinder.listings import listed_sections
 from bookbinder.page import Page
 
 
@@ -15,9 +15,9 @@ def minutes(page: Page, root: Path) -> float:
     shut = {line for fold in page.folds for line in fold}
     words = sum(len(line.split()) for n, line in page.prose if n not in shut)
     code = sum(_height(b.code) for b in page.blocks if b.line not in shut)
-    for listing in page.listings:
+    for listing, section in listed_sections(page, root):
         if listing.line not in shut:
-            code += _height(find_section(root, listing.path, listing.section).text)
+            code += _height(section.text)
     return words / 180 + code / 15
 
 
