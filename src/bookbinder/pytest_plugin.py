@@ -24,12 +24,7 @@ from bookbinder.audit import audit
 from bookbinder.evidence import Evidence, evidence_problems
 from bookbinder.outputs import compare
 from bookbinder.page import Chain, PageError, load_page
-from bookbinder.publishing.records import (
-    foundations,
-    make_record,
-    record_file,
-    write_record,
-)
+from bookbinder.publishing.records import foundations, record_file, write_record
 from bookbinder.running.blocks import program
 from bookbinder.running.figures import draw_as_the_book
 from bookbinder.running.signatures import check_shapes, forget_calls
@@ -109,8 +104,7 @@ class PageFile(pytest.File):
             elif report.when == "call":
                 self.left.discard(name)
                 if not self.left:
-                    record = make_record(page, lines, root, self.standing_on)
-                    write_record(root, page, record)
+                    write_record(root, page, lines, self.standing_on)
 
 
 class ChainItem(TestBlock):

@@ -11,7 +11,6 @@ from bookbinder.page import Page, load_page
 from bookbinder.publishing.records import (
     foundations,
     fresh_record,
-    make_record,
     record_file,
     write_record,
 )
@@ -52,12 +51,11 @@ def test_a_record_says_what_ran_and_is_read_as_it_was_written(
     for chain in page.chains:
         evidence.run(chain)
     standing_on = foundations(root)
-    record = make_record(page, evidence.lines, root, standing_on)
+    record = write_record(root, page, evidence.lines, standing_on)
     assert (record.blocks, record.outputs, record.lines) == (3, 2, 6)
     # The first block imports it and runs its last line; the second takes the branch.
     assert record.first_run_by == [[1, 2]]
     assert (record.torch, record.commit) == (version("torch"), "")
-    write_record(root, page, record)
     assert fresh_record(root, page, standing_on) == record
 
 
@@ -65,7 +63,7 @@ def test_a_record_of_something_else_and_a_file_that_is_none_do_not_count(
     page: Page, root: Path
 ) -> None:
     for name in (page.path, "src/tested_transformer/adding.py", "src/new.py"):
-        write_record(root, page, make_record(page, {}, root, foundations(root)))
+        write_record(root, page, {}, foundations(root))
         assert fresh_record(root, page, foundations(root))
         with (root / name).open("a") as file:
             file.write("\nnew = 1\n")
