@@ -16,6 +16,7 @@ from bookbinder.names import name_problems
 from bookbinder.numbers import number_problems
 from bookbinder.page import INERT_LANGUAGES, Page, Problem
 from bookbinder.rendering import Shown, render, shown_code
+from bookbinder.running.figures import figures_folder
 
 # The fewest words that can describe a picture.
 _ENOUGH = 8
@@ -127,7 +128,7 @@ def _same(one: str, other: str) -> bool:
 
 def _images(page: Page, html: BeautifulSoup) -> Iterator[Problem]:
     """Accept only pictures that a block of this page can draw."""
-    folder = f"assets/figures/{PurePosixPath(page.path).stem}"
+    folder = figures_folder(page, Path()).relative_to("docs").as_posix()
     shown = len(html.select("figure.figure, .book-error"))
     for image in page.images:
         parent = PurePosixPath(image.target).parent.as_posix()

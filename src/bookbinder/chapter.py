@@ -8,6 +8,7 @@ write.
 import json
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from pymdownx.slugs import slugify
@@ -133,16 +134,14 @@ def _exercises(page: Page) -> Iterator[tuple[int, str]]:
     package. One that stands on a page refuses them there: what it says is an output of
     the page, compared when the page runs. Here it is counted.
     """
-    headings = [(n, line) for n, line in page.prose if re.match(r"##+ ", line)]
-    start = next((n for n, line in headings if line == "## Exercises"), 0)
-    end = next((n for n, line in headings if n > start and line[2] == " "), 10**6)
-    begins = [n for n, _ in headings if 0 < start < n < end]
-    if not start:
+    lines = page.parts().get("exercises", range(0))
+    begins = [h.line for h in page.headings if h.line in lines and h.level > 2]
+    if not lines:
         reason = "no heading ## Exercises, with at least one exercise under a heading"
         yield len(page.lines), f"{reason} ###"
     elif not begins:
-        yield start, "no exercise, which begins with ###"
-    for first, last in zip(begins, [*begins[1:], end], strict=False):
+        yield lines.start, "no exercise, which begins with ###"
+    for first, last in pairwise([*begins, lines.stop]):
         blocks = [block for block in page.blocks if first < block.line < last]
         code = "".join(block.code for block in blocks)
         outputs = "".join(block.output.text for block in blocks if block.output)
@@ -157,16 +156,16 @@ def _exercises(page: Page) -> Iterator[tuple[int, str]]:
 
 def _sources(page: Page) -> Iterator[tuple[int, str]]:
     """Check that a reader can open what is cited by its title, in italics."""
-    below = False
+    lines = page.parts().get("sources", ())
     for number, line in page.prose:
-        below = line == "## Sources" or (below and not line.startswith("## "))
-        if below and re.match(r"- .*\*\w", line) and "](" not in line:
+        cited = number in lines and re.match(r"- .*\*\w", line)
+        if cited and "](" not in line:
             yield number, "no link: write [*Title*](https://...) for a source"
 
 
 def _place(page: Page, root: Path) -> Iterator[tuple[int, str]]:
     """Check that the chapter stands in all three lists."""
-    name, title = page.path.removeprefix("docs/"), page.anchors().get("", "Title")
+    name, title = page.path.removeprefix("docs/"), page.title or "Title"
     short = title.partition(":")[0]
     write = {
         "mkdocs.yml": f"- {title}: {name}, under the part of the book it belongs to",

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bookbinder.listings import (
-    ListingError,
-    find_section,
     idle_statements,
+    listed_sections,
     never_executed,
     never_run,
 )
@@ -111,17 +110,15 @@ def _idle_code(evidence: Evidence) -> Iterator[Problem]:
 
 
 def _idle_listings(evidence: Evidence) -> Iterator[Problem]:
-    for listing in evidence.page.listings:
-        with suppress(ListingError):  # The audit reports it.
-            section = find_section(evidence.root, listing.path, listing.section)
-            idle = (
-                never_run(section, evidence.idle)
-                if listing.language == "js"
-                else never_executed(section, evidence.lines.keys())
+    for listing, section in listed_sections(evidence.page, evidence.root):
+        idle = (
+            never_run(section, evidence.idle)
+            if listing.language == "js"
+            else never_executed(section, evidence.lines.keys())
+        )
+        for line in idle:
+            reason = (
+                f"lists {listing.path}:{line}, but no block of this page executes "
+                "it: run it here, or list a smaller section"
             )
-            for line in idle:
-                reason = (
-                    f"lists {listing.path}:{line}, but no block of this page executes "
-                    "it: run it here, or list a smaller section"
-                )
-                yield Problem(evidence.page.path, listing.line, reason)
+            yield Problem(evidence.page.path, listing.line, reason)

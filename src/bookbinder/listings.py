@@ -8,9 +8,11 @@ import ast
 import re
 import textwrap
 from collections.abc import Iterator, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from bookbinder.page import Listing, Page
 from bookbinder.places import real_name
 from bookbinder.running.recording import Idle
 
@@ -64,6 +66,13 @@ def find_section(root: Path, path: str, name: str) -> Section:
     if not text.strip():
         raise ListingError(f"section {name!r} of {path} is empty")
     return Section(file, path, first + 1, last, text)
+
+
+def listed_sections(page: Page, root: Path) -> Iterator[tuple[Listing, Section]]:
+    """Return the listings of a page that have a section; the audit reports others."""
+    for listing in page.listings:
+        with suppress(ListingError):
+            yield listing, find_section(root, listing.path, listing.section)
 
 
 def never_executed(section: Section, executed: Executed) -> list[int]:

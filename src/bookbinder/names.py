@@ -57,7 +57,8 @@ def _no_place(target: str, page: Page, root: Path) -> str:
     if not anchor or file.parent.name == "reference":
         return ""
     # The text of this page may differ from that of its file.
-    known = (load_page(file, root) if path else page).anchors()
+    there = load_page(file, root) if path else page
+    known = [heading.anchor for heading in there.headings]
     return "" if anchor in known else f"there is no such heading{_near(anchor, known)}"
 
 

@@ -12,13 +12,12 @@ page's front matter, with its reason::
 """
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from bookbinder.listings import ListingError, find_section
+from bookbinder.listings import listed_sections
 from bookbinder.page import Page, Problem
 from transformer_book import RECORDS
 
@@ -47,14 +46,16 @@ _GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\w,])")
 def number_problems(page: Page, root: Path) -> Iterator[Problem]:
     """Return a problem for each strong number without a source on the page."""
     listed = {str(number) for number in page.meta.get("numbers", {})}
-    heads = [number for number, line in page.prose if line.startswith("## ")]
     recorded = _recorded(page)
-    for line, text in page.prose:
-        for number in _strong_numbers(text):
-            if not {number[0].strip(), number["digits"]} & listed:
-                part = bisect_right(heads, line)
-                values = _values_of_part(page, heads, part, root) | recorded
-                if not any(_reads_so(number, value) for value in values):
+    for anchor, part in page.parts().items():
+        # A part that runs nothing may speak of the whole page.
+        runs = anchor and any(block.line in part for block in page.blocks)
+        lines = part if runs else range(1, len(page.lines) + 1)
+        values = _values_on(lines, page, root) | recorded
+        for line, text in page.prose:
+            for number in _strong_numbers(text) if line in part else ():
+                known = {number[0].strip(), number["digits"]} & listed
+                if not known and not any(_reads_so(number, v) for v in values):
                     reason = (
                         f"{number[0].strip()} appears in no code, output or listing "
                         "under this heading: print it, or list it under numbers: in "
@@ -94,19 +95,12 @@ def _recorded(page: Page) -> frozenset[float]:
     return values
 
 
-def _values_of_part(
-    page: Page, heads: list[int], part: int, root: Path
-) -> frozenset[float]:
-    """Return the numbers of a part, or of the whole page if the part runs nothing."""
-    parts = {bisect_right(heads, block.line) for block in page.blocks}
-    lines = range(1, len(page.lines) + 1)
-    if part and part in parts:
-        lines = range(heads[part - 1], [*heads, len(page.lines) + 1][part])
+def _values_on(lines: range, page: Page, root: Path) -> frozenset[float]:
+    """Return the numbers in the fences and the listings on some lines of a page."""
     texts = [fence.text for fence in page.fences if fence.line in lines]
-    for listing in page.listings:
+    for listing, section in listed_sections(page, root):
         if listing.line in lines:
-            with suppress(ListingError):  # The audit reports it.
-                texts.append(find_section(root, listing.path, listing.section).text)
+            texts.append(section.text)
     return _values("\n".join(texts))
 
 

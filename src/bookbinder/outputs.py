@@ -16,6 +16,7 @@ from bookbinder.page import (
     EXPECTED,
     Block,
     Chain,
+    Output,
     Page,
     PageError,
     Problem,
@@ -85,31 +86,29 @@ def compare(page: Page, chain: Chain, outputs: list[str]) -> Iterator[Problem]:
     for block, printed in zip(chain.blocks, outputs, strict=True):
         if reason := _unprintable(printed):
             yield Problem(page.path, block.line, reason)
-            continue
-        shown = split_lines(block.output.text) if block.output else []
-        ran = split_lines(printed)
-        if not block.output:
-            if ran:
-                reason = (
-                    f"prints {ran[0]!r}, but the page shows no output: make outputs"
-                )
-                yield Problem(page.path, block.line, reason)
-            continue
-        different = [
-            (line, "nothing" if ours is None else repr(ours), theirs)
-            for line, (ours, theirs) in enumerate(
-                zip_longest(shown, ran), start=block.output.line + 1
+        elif block.output:
+            for line, reason in _differences(block.output, split_lines(printed)):
+                yield Problem(page.path, line, reason)
+        elif printed:
+            first = split_lines(printed)[0]
+            reason = f"prints {first!r}, but the page shows no output: make outputs"
+            yield Problem(page.path, block.line, reason)
+
+
+def _differences(output: Output, printed: list[str]) -> list[tuple[int, str]]:
+    """Return the line and the difference of each line that does not agree."""
+    shown = split_lines(output.text)
+    pairs = enumerate(zip_longest(shown, printed), start=output.line + 1)
+    different: list[tuple[int, str]] = []
+    for line, (ours, theirs) in pairs:
+        both = ours is not None and theirs is not None
+        if not both or not agrees(ours, theirs, output.tolerance):
+            shows, gives = (
+                "nothing" if text is None else repr(text) for text in (ours, theirs)
             )
-            if ours is None
-            or theirs is None
-            or not agrees(ours, theirs, block.output.tolerance)
-        ]
-        if len(shown) != len(ran):
-            del different[1:]
-        for line, ours, theirs in different:
-            gives = "nothing" if theirs is None else repr(theirs)
-            reason = f"the page shows {ours}, the run gives {gives}: {_REMEDY}"
-            yield Problem(page.path, line, reason)
+            reason = f"the page shows {shows}, the run gives {gives}: {_REMEDY}"
+            different.append((line, reason))
+    return different if len(shown) == len(printed) else different[:1]
 
 
 def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:

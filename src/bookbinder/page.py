@@ -8,6 +8,7 @@ sees it in the finished page.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise, starmap
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ _TOLERANCE = re.compile(
     r"<!-- (?:within (?P<within>\d+(?:\.\d+)?)%)?(?:(?<=%), )?"
     r"(?:below (?P<below>\d(?:\.\d+)?e-\d+))?(?<=[\d%]) -->"
 )
-_HEADING = re.compile(r"#{1,6} (?P<text>.+?)(?: #+)?")
+_HEADING = re.compile(r"(?P<marks>#{1,6}) (?P<text>.+?)(?: #+)?")
+_SLUG = slugify(case="lower")
 _MARKS = re.compile(r"[`*]|\]\([^)]*\)|\[")
 _HTML = re.compile(r"</?[a-zA-Z][\w-]*(?=[\s/>]|$)")
 _IMAGE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<target>[^)\s]*)[^)]*\)")
@@ -149,6 +151,21 @@ class Image:
 
 
 @dataclass(frozen=True)
+class Heading:
+    """A heading: its level, its Markdown, and the anchor that the site gives it."""
+
+    level: int
+    text: str
+    anchor: str
+    line: int
+
+    @property
+    def words(self) -> str:
+        """Its text without marks."""
+        return _MARKS.sub("", self.text)
+
+
+@dataclass(frozen=True)
 class Link:
     """A link of the prose, with its text."""
 
@@ -162,8 +179,9 @@ class Page:
     """Everything that other modules need to know about one page.
 
     ``prose`` is the text outside fences and comments, as (line, text); ``meta`` is the
-    front matter. If a fence or a marker is wrong, the code of the page is not known,
-    and nothing is said about what it shows.
+    front matter; ``folds`` has the lines that a reader sees only after a click. If a
+    fence or a marker is wrong, the code of the page is not known, and nothing is said
+    about what it shows.
     """
 
     path: str
@@ -171,6 +189,8 @@ class Page:
     meta: dict[str, Any] = field(default_factory=dict[str, Any])
     fences: list[Fence] = field(default_factory=list[Fence])
     prose: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    headings: list[Heading] = field(default_factory=list[Heading])
+    folds: list[range] = field(default_factory=list[range])
     chains: list[Chain] = field(default_factory=list[Chain])
     listings: list[Listing] = field(default_factory=list[Listing])
     images: list[Image] = field(default_factory=list[Image])
@@ -182,24 +202,32 @@ class Page:
         """Every run block, in the order of the page."""
         return [block for chain in self.chains for block in chain.blocks]
 
+    def runs(self) -> list[list[Block]]:
+        """Return for each run block what has to run: its chain, down to itself."""
+        return [
+            chain.blocks[:end]
+            for chain in self.chains
+            for end in range(1, len(chain.blocks) + 1)
+        ]
+
     def refuse(self, line: int, reason: str, *, code: bool = False) -> None:
         """Record a problem at a line, perhaps one with the code of the page."""
         self.problems.append(Problem(self.path, line, reason))
         self.code_is_known = self.code_is_known and not code
 
-    def anchors(self) -> dict[str, str]:
-        """Return the headings by their anchors; the title has an empty one."""
-        anchors: dict[str, str] = {}
-        slug = slugify(case="lower")
-        for _, line in self.prose:
-            if heading := _HEADING.fullmatch(line):
-                words = _MARKS.sub("", heading["text"])
-                anchors.setdefault("", words)
-                name, again = slug(words, "-"), 0
-                while (anchor := f"{name}_{again}" if again else name) in anchors:
-                    again += 1
-                anchors[anchor] = words
-        return anchors
+    @property
+    def title(self) -> str:
+        """The words of the first heading."""
+        return self.headings[0].words if self.headings else ""
+
+    def parts(self) -> dict[str, range]:
+        """Return the lines of each part, by the anchor of the ``##`` that begins it.
+
+        What stands above the first of them is a part, too, and its anchor is "".
+        """
+        begins = {"": 1} | {h.anchor: h.line for h in self.headings if h.level == 2}
+        bounds = pairwise([*begins.values(), len(self.lines) + 1])
+        return dict(zip(begins, starmap(range, bounds), strict=True))
 
     def code_spans(self) -> Iterator[tuple[int, str]]:
         """Return everything in backticks in the prose, with its line."""
@@ -290,6 +318,8 @@ def _refuse_markers(page: Page, markers: dict[str, int]) -> None:
 
 def _read_prose(page: Page, line: str, number: int) -> None:
     """Read a line outside any fence."""
+    if heading := _HEADING.fullmatch(line):
+        _read_heading(page, len(heading["marks"]), heading["text"], number)
     bare = _CODE_SPAN.sub("", line)
     if "<!--" in bare:
         page.refuse(
@@ -309,18 +339,29 @@ def _read_prose(page: Page, line: str, number: int) -> None:
     page.images.extend(images if page.path != "README.md" else [])
 
 
+def _read_heading(page: Page, level: int, text: str, number: int) -> None:
+    """Read a heading, with its anchor, which no other heading of the page has."""
+    known = {"", *(heading.anchor for heading in page.headings)}
+    name, again = _SLUG(_MARKS.sub("", text), "-"), 0
+    while (anchor := f"{name}_{again}" if again else name) in known:
+        again += 1
+    page.headings.append(Heading(level, text, anchor, number))
+
+
 def _pair_callouts(page: Page) -> None:
-    """Check that each ``/// kind`` has a ``///`` that ends it."""
-    opened = 0
+    """Check that each ``/// kind`` has a ``///`` that ends it; keep what is folded."""
+    opened, folded = 0, False
     for number, line in [*page.prose, (0, "/// end")]:
         if line.rstrip() == "///":
             if not opened:
                 page.refuse(number, "this /// does not end a call-out or tab")
+            elif folded:
+                page.folds.append(range(opened, number + 1))
             opened = 0
         elif line.startswith("///"):
             if opened:
                 page.refuse(opened, "no /// ends this call-out or tab")
-            opened = number
+            opened, folded = number, line.startswith("/// details")
 
 
 def _read_fence(page: Page, fence: Fence, markers: dict[str, int]) -> None:

@@ -12,6 +12,7 @@ one output, so the pages are read, and outputs are compared, here.
 import contextlib
 import os
 from collections.abc import Generator, Iterable
+from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
@@ -23,20 +24,13 @@ from bookbinder.audit import audit
 from bookbinder.evidence import Evidence, evidence_problems
 from bookbinder.outputs import compare
 from bookbinder.page import Chain, PageError, load_page
-from bookbinder.publishing.records import (
-    foundations,
-    make_record,
-    record_file,
-    write_record,
-)
+from bookbinder.publishing.records import foundations, record_file, write_record
 from bookbinder.running.blocks import program
 from bookbinder.running.figures import draw_as_the_book
 from bookbinder.running.signatures import check_shapes, forget_calls
 
-_evidence = pytest.StashKey[dict[Path, Evidence]]()
-_passed = pytest.StashKey[dict[Path, set[str]]]()
-_standing_on = pytest.StashKey[str]()
-_chain = pytest.StashKey[Chain]()
+# Taken once, before anything runs, because later changes are not what ran.
+_standing_on = cache(foundations)
 
 
 def pytest_load_initial_conftests() -> None:
@@ -44,10 +38,8 @@ def pytest_load_initial_conftests() -> None:
     check_shapes()
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Draw as the book does, and keep what the pages have done."""
-    config.stash[_evidence] = {}
-    config.stash[_passed] = {}
+def pytest_configure() -> None:
+    """Draw as the book does."""
     draw_as_the_book()
     if precision := os.environ.get("BOOK_AUTO_PRECISION"):  # set by make elsewhere
         from tested_transformer.training import devices
@@ -75,23 +67,60 @@ def pytest_collect_file(
 
 
 class PageFile(pytest.File):
-    """The tests of a page: the audit, its chains, and the evidence."""
+    """The tests of a page: the audit, its chains, and the evidence.
+
+    ``evidence`` is what its chains have done, and ``left`` has the names of the tests
+    that have not passed yet.
+    """
+
+    evidence: Evidence
+    left: set[str]
+    standing_on: str
 
     def collect(self) -> Iterable[pytest.Item]:
-        """Return the tests in this order, each chain as a test of pytest-codeblocks."""
-        stash, root = self.config.stash, self.config.rootpath
-        if _standing_on not in stash:
-            # Taken before anything runs, because later changes are not what ran.
-            stash[_standing_on] = foundations(root)
+        """Return the tests in this order."""
+        root = self.config.rootpath
         page = load_page(self.path, root)
-        stash[_evidence][self.path] = Evidence(page, root)
-        yield PageItem.from_parent(self, name="audit")
-        for chain in page.chains:
-            block = CodeBlock(program(chain), chain.line, "python")
-            item = TestBlock.from_parent(self, name=f"line {chain.line}", obj=block)
-            item.stash[_chain] = chain
-            yield item
-        yield PageItem.from_parent(self, name="evidence")
+        self.evidence, self.standing_on = Evidence(page, root), _standing_on(root)
+        tests: list[pytest.Item] = [
+            PageItem.from_parent(self, name="audit"),
+            *(ChainItem.from_parent(self, chain=chain) for chain in page.chains),
+            PageItem.from_parent(self, name="evidence"),
+        ]
+        self.left = {test.name for test in tests}
+        return tests
+
+    def note(self, name: str, report: pytest.TestReport) -> None:
+        """Write the page's record when all tests have passed, in whatever order.
+
+        If one fails, delete the record.
+        """
+        page, lines, root = self.evidence.page, self.evidence.lines, self.evidence.root
+        if not self.path.resolve().is_relative_to(root.resolve()):
+            return
+        with contextlib.suppress(OSError):  # A checkout may be read-only.
+            if not report.passed:
+                record_file(root, page.path).unlink(missing_ok=True)
+            elif report.when == "call":
+                self.left.discard(name)
+                if not self.left:
+                    write_record(root, page, lines, self.standing_on)
+
+
+class ChainItem(TestBlock):
+    """A chain, which pytest-codeblocks runs: watched, in a fresh state."""
+
+    def __init__(self, parent: PageFile, chain: Chain) -> None:
+        block = CodeBlock(program(chain), chain.line, "python")
+        super().__init__(f"line {chain.line}", parent, block)
+        self.evidence, self.chain = parent.evidence, chain
+
+    def runtest(self) -> None:
+        """Run the chain, and compare its outputs."""
+        with self.evidence.gathered(self.chain) as outputs:
+            super().runtest()
+        if problems := [*compare(self.evidence.page, self.chain, outputs)]:
+            raise PageError(problems)
 
 
 class PageItem(pytest.Item):
@@ -101,9 +130,11 @@ class PageItem(pytest.Item):
     running those that were not selected.
     """
 
+    parent: PageFile
+
     def runtest(self) -> None:
         """Fail if there is any problem."""
-        evidence = self.config.stash[_evidence][self.path]
+        evidence = self.parent.evidence
         problems = (
             audit(evidence.page, evidence.root)
             if self.name == "audit"
@@ -124,39 +155,11 @@ class PageItem(pytest.Item):
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Run a chain in a fresh state, watched, and compare its outputs."""
-    chain = item.stash.get(_chain, None)
-    if not chain:
-        return (yield)
-    evidence = item.config.stash[_evidence][item.path]
-    with evidence.gathered(chain) as outputs:
-        yield
-    if problems := [*compare(evidence.page, chain, outputs)]:
-        raise PageError(problems)
-
-
-@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Write the record of a page when all its tests have passed, in whatever order.
-
-    If one fails, delete the record.
-    """
+    """Tell a page's file how each of its tests has ended."""
     report = yield
-    root, stash = item.config.rootpath, item.config.stash
-    evidence = stash[_evidence].get(item.path)
-    if not evidence or not item.path.resolve().is_relative_to(root.resolve()):
-        return report
-    page, names = evidence.page, stash[_passed].setdefault(item.path, set())
-    required = {"audit", "evidence", *(f"line {chain.line}" for chain in page.chains)}
-    with contextlib.suppress(OSError):  # A checkout may be read-only.
-        if not report.passed:
-            record_file(root, page.path).unlink(missing_ok=True)
-        elif call.when == "call":
-            names.add(item.name)
-            if required <= names:
-                record = make_record(page, evidence.lines, root, stash[_standing_on])
-                write_record(root, page, record)
+    if isinstance(item.parent, PageFile):
+        item.parent.note(item.name, report)
     return report

@@ -10,12 +10,13 @@ page defines.
 """
 
 import ast
+import math
 import re
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -47,8 +48,7 @@ _LAST_WORD = re.compile(r"(\w+)\W*$")
 _LETTER = re.compile(r"[A-Za-z]\w*")
 
 
-@dataclass(frozen=True)
-class Label:
+class Label(NamedTuple):
     """Words with shapes.
 
     Args:
@@ -88,8 +88,8 @@ def read_diagram(source: str) -> Diagram:
     def line_of(at: int) -> int:
         return source.count("\n", 0, at)
 
-    source = rest = _LINKS.sub(_blank, source)
-    for line in _PROGRAM.finditer(source):
+    rest = _LINKS.sub(_blank, source)
+    for line in _PROGRAM.finditer(rest):
         diagram.program[line_of(line.start("code"))] = line["code"]
     rest = _PROGRAM.sub(_blank, rest)
     for words in _SPOKEN.finditer(rest):
@@ -202,7 +202,7 @@ def _wrong_shapes(
     diagram: Diagram, variables: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> Iterator[tuple[int, str]]:
     letters = {size: letter for letter, size in sizes.items()}
-    for name, shapes, line in ((d.name, d.shapes, d.line) for d in diagram.labels):
+    for name, shapes, line in diagram.labels:
         draws = f"{name} draws"
         if name not in variables:
             yield line, f"{draws} {shapes[0]}, but the pass makes no {name}"
@@ -232,10 +232,8 @@ def _parts(shape: str) -> list[str]:
 
 def _size(part: str, sizes: Mapping[str, int]) -> int:
     """Return the value of one size, such as ``3D`` or ``B * H`` or ``1``."""
-    size = 1
-    for factor in re.findall(r"\d+|[A-Za-z]\w*", part):
-        size *= int(factor) if factor.isdigit() else sizes[factor]
-    return size
+    factors = re.findall(r"\d+|[A-Za-z]\w*", part)
+    return math.prod(int(f) if f.isdigit() else sizes[f] for f in factors)
 
 
 def _shape(value: Any) -> tuple[int, ...]:

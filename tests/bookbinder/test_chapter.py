@@ -97,6 +97,7 @@ def test_what_a_chapter_lacks_is_told_with_its_line(book: Path) -> None:
         (CHAPTER[CHAPTER.index(OWN) :], f"{IMPORTED}\n", 0, ""),
         ("tags: [form]", "tags: []", 1, "no tags: list under tags: in the front"),
         ("*What is it?*", "What is it?", 8, "no question: below the title write"),
+        ("## Exercises", "- *One* of a list\n\n## Exercises", 0, ""),
         ("## Exercises", "## Tasks", 25, "no heading ## Exercises, with at least"),
         ("### First", "First", 10, "no exercise, which begins with ###"),
         ("check_it", "see", 12, "no run of this exercise calls a grader"),

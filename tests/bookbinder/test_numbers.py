@@ -35,6 +35,9 @@ Nothing.
 """
 
 
+CODE = "```python\nx = 1\n```"
+
+
 def unbacked(prose: str, front: str = "", root: Path = Path()) -> list[str]:
     page = read_page(front + RUN.format(prose=prose), "page.md")
     problems = number_problems(page, root)
@@ -73,6 +76,9 @@ def test_a_strong_number_stands_in_what_ran_under_its_heading() -> None:
 
 def test_a_part_that_runs_nothing_looks_at_the_whole_page() -> None:
     text = RUN.format(prose="") + "\n## Questions\n\nIt is 0.53, after 1,500 steps.\n"
+    assert list(number_problems(read_page(text, "page.md"), Path())) == []
+    # And so does what stands above all headings, whatever it runs.
+    text = RUN.format(prose="").replace("# Title", f"# Title\n\nIt is 0.53.\n\n{CODE}")
     assert list(number_problems(read_page(text, "page.md"), Path())) == []
 
 

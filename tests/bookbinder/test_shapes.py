@@ -16,10 +16,10 @@ flowchart TB
     %% x, c = rand(B, T, D), rand(B, S, C)
     %% attend = MultiHeadAttention(d_model=D, num_heads=H, d_context=C)
     %% steps = traced(attend, x, context=c, return_weights=True)
-    %% weight, Q, kv = attend.q_proj.weight, steps.q, (steps.k, steps.v)
+    %% weight, Q, kv = attend.q_proj.weight.tile(2, 1), steps.q, (steps.k, steps.v)
     %% E, A = steps.scores, steps.weights
     %% O = steps.output, steps.heads
-    x["x: (B, T, D)"] -- "weight: (D, D)" --> Q["q: (B, H, T, d_k)"]
+    x["x: (B, T, D)"] -- "weight: (2D, D)" --> Q["q: (B, H, T, d_k)"]
     c["context: (B, S, C)"] --> kv["k, v: (B, H, S, d_k)"]
     Q -- any words --> E["scores: (B, H, T, S)"]
     kv --> E --> A["weights: (B, H, T, S)"]

@@ -6,11 +6,13 @@ sentence instead.
 """
 
 import html
-from pathlib import PurePosixPath
+import shutil
+from pathlib import Path, PurePosixPath
 
 import yaml
 
 from bookbinder.drawing.undrawn import undrawn
+from transformer_book import JAVASCRIPT, MODELS
 
 # name: the element for the script; label: for screen readers; script and style: files
 # of the book; without: the sentence shown if the script does not run.
@@ -35,3 +37,9 @@ def format_live(source: str, *_: object, **_options: object) -> str:
         f'data-search-exclude aria-label="{label}"><p class="without">{without}</p>'
         f'</section><script type="module" src="{up}{start}"></script></div>'
     )
+
+
+def add_live_files(site: Path) -> None:
+    """Copy the scripts into a built site, and next to them the models that they run."""
+    shutil.copytree(JAVASCRIPT, site / "assets/js/gpt", dirs_exist_ok=True)
+    shutil.copytree(MODELS, site / "assets/models", dirs_exist_ok=True)

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from mkdocs.config import load_config
@@ -41,23 +41,24 @@ class Entry:
         return self.source.removesuffix(".md") + ".pdf"
 
     @property
-    def folder(self) -> str:
-        """The page's folder in the site, "" for the home page."""
-        return folder_of(self.source)
+    def address(self) -> str:
+        """The page's address within the site, "" for the home page."""
+        return address_of(self.source)
 
     @property
     def name(self) -> str:
         """A unique name of the page, in one word: no-peeking."""
-        return self.folder.replace("/", "-").removeprefix("chapters-") or "index"
+        words = self.address.strip("/").replace("/", "-")
+        return words.removeprefix("chapters-") or "index"
 
     @property
     def up(self) -> str:
-        """The path from the page's folder to the top of the site: ../../."""
-        return "../" * len(PurePosixPath(self.folder).parts)
+        """The path from the page's address to the top of the site: ../../."""
+        return "../" * self.address.count("/")
 
     def file(self, site: Path) -> Path:
         """Return the page's HTML in a built site."""
-        return site / self.folder / "index.html"
+        return site / self.address / "index.html"
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,10 @@ class Book:
     repository: str = ""
 
 
-def folder_of(source: str) -> str:
-    """Return the folder of the site for a page's file within ``docs``."""
+def address_of(source: str) -> str:
+    """Return the address within the site of a page's file: chapters/no-peeking/."""
     path = source.removesuffix(".md")
-    return "" if path == "index" else path.removesuffix("/index")
+    return "" if path == "index" else path.removesuffix("/index") + "/"
 
 
 def load_book(root: Path, environment: Mapping[str, str] = os.environ) -> Book:

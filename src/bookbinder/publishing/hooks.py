@@ -14,17 +14,14 @@ from mkdocs.structure.files import Files
 from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 
+from bookbinder.drawing.live import add_live_files
 from bookbinder.drawing.undrawn import previewing
 from bookbinder.page import load_page
 from bookbinder.publishing.news import NEWS, changes
 from bookbinder.publishing.old_addresses import OLD_SECTIONS
 from bookbinder.publishing.search import improve_search
-from bookbinder.publishing.shipped import add_shipped_files
 from bookbinder.reading import minutes
 
-# The parts of the book have Roman numbers; other pages have none.
-_QUESTIONS = re.compile(r"^## Questions and answers\n(.*?)(?=^## |\Z)", re.M | re.S)
-_QUESTION = re.compile(r"^### (.+)$", re.M)
 # Sections whose single entries are not in the table of contents of a chapter.
 _FOLDED = ("Exercises", "Questions and answers")
 # What pages are made of, beside their own files.
@@ -85,17 +82,16 @@ def on_page_markdown(
         return markdown + changes(Path.cwd())
     if page.file.src_uri != "questions.md":
         return markdown
-    slug = config.mdx_configs["toc"]["slugify"]
-    parts = [markdown]
+    written = [markdown]
     for chapter in _chapters:
-        source = chapter.file.src_uri
-        if section := _QUESTIONS.search(
-            Path(config.docs_dir, source).read_text("utf-8")
-        ):
-            parts.append(f"\n## [{chapter.title}]({source})\n")
-            for question in _QUESTION.findall(section[1]):
-                parts.append(f"- [{question}]({source}#{slug(question, '-')})")
-    return "\n".join(parts)
+        path = chapter.file.src_uri
+        source = load_page(Path(config.docs_dir, path), Path.cwd())
+        if lines := source.parts().get("questions-and-answers"):
+            written.append(f"\n## [{chapter.title}]({path})\n")
+            for heading in source.headings:
+                if heading.line in lines and heading.level == 3:
+                    written.append(f"- [{heading.text}]({path}#{heading.anchor})")
+    return "\n".join(written)
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -122,5 +118,5 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 def on_post_build(config: MkDocsConfig) -> None:
     """Add the files of live parts, and improve the search."""
-    add_shipped_files(Path(config.site_dir))
+    add_live_files(Path(config.site_dir))
     improve_search(Path(config.site_dir))

@@ -13,7 +13,7 @@ from xml.etree.ElementTree import (
 
 import markdown
 
-from bookbinder.publishing.book import Book
+from bookbinder.publishing.book import Book, address_of
 
 # The page that shows the changelog, and the feed's place in the site.
 NEWS, FEED = "whats-new.md", "whats-new.xml"
@@ -37,7 +37,7 @@ def feed(root: Path, book: Book) -> str:
     """
     rss = Element("rss", version="2.0")
     channel = SubElement(rss, "channel")
-    page = f"{book.site}{NEWS.removesuffix('.md')}/"
+    page = book.site + address_of(NEWS)
     about = {"title": f"{book.name}: what is new", "link": page}
     about |= {"description": book.summary, "language": "en"}
     _tell(channel, about)

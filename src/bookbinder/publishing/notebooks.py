@@ -19,7 +19,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from bookbinder.page import Block, Page
 from bookbinder.places import PACKAGES
-from bookbinder.publishing.book import Book, Entry, folder_of
+from bookbinder.publishing.book import Book, Entry, address_of
 from bookbinder.publishing.plain_markdown import Passage
 from bookbinder.running.figures import figures_folder
 from bookbinder.running.state import THREADS, WRITTEN, as_started
@@ -152,7 +152,7 @@ def _linked(prose: str, entry: Entry, book: Book) -> str:
             target = posixpath.join(posixpath.dirname(entry.source), path)
             target = posixpath.normpath(target)
             if target.endswith(".md"):
-                target = f"{folder_of(target)}/".lstrip("/")
+                target = address_of(target)
             words = f"[{words}]({book.site}{target}{mark}{fragment})"
         text = text.replace(f"[{link.text}]({link.target})", words)
     return text.strip("\n")

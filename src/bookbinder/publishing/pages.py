@@ -11,7 +11,7 @@ from datetime import date
 from html import escape, unescape
 
 from bookbinder.places import PACKAGES
-from bookbinder.publishing.book import Book, Entry
+from bookbinder.publishing.book import Book, Entry, address_of
 from bookbinder.publishing.notebooks import colab_address, imported, installation
 from bookbinder.publishing.records import Record
 from bookbinder.publishing.standalone import file_of, file_of_run
@@ -43,13 +43,13 @@ _SHAPE = re.compile(r"&#34;[^&<>]+&#34;(?=\])")
 
 
 def with_code_blocks(
-    html: str, entry: Entry, book: Book, runs: Collection[str] = ()
+    html: str, entry: Entry, book: Book, files: Collection[str] = ()
 ) -> str:
     """Finish the code of a page's HTML.
 
     What to install stands before the first run that needs the library. Runs that need
     PyTorch alone are marked, for their copy buttons, and so are those that have a file
-    among ``runs`` with what they need of the library.
+    among ``files`` with what they need of the library.
 
     Raises:
         ValueError: If the HTML has other blocks or listings than the page.
@@ -65,14 +65,10 @@ def with_code_blocks(
     ran_with = f' data-torch="{torch}"' if record else ""
     command = escape(installation(page, book), quote=False)
     command = re.sub(r"pip.*", r"<code>\g<0></code>", command)
-    before = [
-        imported(chain.blocks[: end + 1])
-        for chain in page.chains
-        for end in range(len(chain.blocks))
-    ]
-    needing = (n for n, names in enumerate(before, start=1) if names & {*PACKAGES})
+    needs = [imported(run) for run in page.runs()]
+    needing = (n for n, names in enumerate(needs, start=1) if names & {*PACKAGES})
     first_needing = next(needing, 0)
-    alone = [{"torch"} == names - sys.stdlib_module_names for names in before]
+    alone = [{"torch"} == names - sys.stdlib_module_names for names in needs]
     blocks = iter(enumerate(page.blocks, start=1))
     first_run_by = record.first_run_by if record else [[]] * len(page.listings)
     listings = iter(zip(page.listings, first_run_by, strict=True))
@@ -81,7 +77,7 @@ def with_code_blocks(
         number, block = next(blocks)
         names = f'class="language-python highlight" id="block-{number}"{ran_with}'
         names += " data-alone" * alone[number - 1]
-        if (file := file_of_run(entry, number)) in runs:
+        if (file := file_of_run(entry, number)) in files:
             names += f' data-copy="{entry.up}{file}"'
         code = f"{div[1] or ''}<div {names}>{div[2]}"
         if number == first_needing:
@@ -131,7 +127,7 @@ def offers(entry: Entry, book: Book, *, pdf: bool = False) -> str:
 
 def footer(entry: Entry, book: Book, extra: str = "") -> str:
     """Return the foot of a page as HTML, with an extra paragraph after it."""
-    more = entry.up + CHECKED.removesuffix(".md")
+    more = entry.up + address_of(CHECKED)
     # Use the classes of the theme's articles, so that the foot is styled like one.
     return (
         '<footer class="md-content__inner md-typeset foot">'
@@ -144,7 +140,7 @@ def verified_words(record: Record | None, book: Book, more: str) -> str:
     """Return what was verified, by what and when, or that nothing was, with a link."""
     if record is None:
         return (
-            f'<strong><a href="{more}/">Not verified</a> in this build.</strong> No'
+            f'<strong><a href="{more}">Not verified</a> in this build.</strong> No'
             " test run has left a record of this text and this code."
         )
     counts = (
@@ -165,7 +161,7 @@ def verified_words(record: Record | None, book: Book, more: str) -> str:
     at = f" at commit {commit}{changes}" if record.commit else ""
     day = date.fromisoformat(record.date)
     return (
-        f'<strong><a href="{more}/">Verified</a></strong> on'
+        f'<strong><a href="{more}">Verified</a></strong> on'
         f' <time datetime="{record.date}">{day:%B} {day.day}, {day.year}</time>{at}'
         f" with PyTorch {escape(record.torch)} and Python {escape(record.python)}:"
         f" {what or 'no code, all else checked'}."

@@ -37,7 +37,7 @@ def print_book(site: Path, book: Book) -> Iterator[tuple[str, bytes]]:
         # Without scripts, pages show replacements for what is interactive.
         page = browser.new_context(java_script_enabled=False).new_page()
         for entry in (entry for entry in book.entries if entry.page.blocks):
-            page.goto(address + (f"{entry.folder}/" if entry.folder else ""))
+            page.goto(address + entry.address)
             page.evaluate(_MADE_FOR_PAPER, book.site)
             content = page.pdf(
                 format="A4",

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import markdown
 
-from bookbinder.publishing.book import Book, Entry, folder_of
+from bookbinder.drawing.live import add_live_files
+from bookbinder.publishing.book import Book, Entry, address_of
 from bookbinder.publishing.headers import write_headers
 from bookbinder.publishing.news import FEED, NEWS, changes, feed
 from bookbinder.publishing.notebooks import notebook
@@ -15,8 +16,7 @@ from bookbinder.publishing.old_addresses import add_old_addresses
 from bookbinder.publishing.pages import CHECKED, footer, offers, with_code_blocks
 from bookbinder.publishing.plain_markdown import llms, passages, plain_markdown
 from bookbinder.publishing.sharing import CARD, card, head
-from bookbinder.publishing.shipped import add_shipped_files
-from bookbinder.publishing.standalone import standalone_runs, write_standalone_files
+from bookbinder.publishing.standalone import standalone_files
 from bookbinder.writing import write_whole
 
 INDEX = "llms.txt"
@@ -44,9 +44,9 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
         ValueError: If the site was not built from these pages, or is already finished.
         FileNotFoundError: If a page is missing from the site.
     """
-    runs = standalone_runs(root, book)
     # Make all pages before writing any, so that an error leaves the site unchanged.
-    pages = [_page(entry, book, site, runs, pdf=pdf) for entry in book.entries]
+    files = standalone_files(root, book)
+    pages = [_page(entry, book, site, files, pdf=pdf) for entry in book.entries]
     for entry, html in zip(book.entries, pages, strict=True):
         passed = list(passages(entry.page, root))
         text = plain_markdown(passed).replace(PLACE, _table(book))
@@ -63,11 +63,10 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
         for name in ("sitemap.xml", "sitemap.xml.gz"):
             (site / name).unlink(missing_ok=True)
     write_whole(site / INDEX, llms(book))
-    write_standalone_files(site, root, book)
-    for name, text in runs.items():
+    for name, text in files.items():
         write_whole(site / name, text)
     add_old_addresses(site)
-    add_shipped_files(site)
+    add_live_files(site)
     if pdf:
         # Printing needs a browser, which not everyone has.
         from bookbinder.publishing.printing import print_book
@@ -79,7 +78,7 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
 
 
 def _page(
-    entry: Entry, book: Book, site: Path, runs: Collection[str], *, pdf: bool
+    entry: Entry, book: Book, site: Path, files: Collection[str], *, pdf: bool
 ) -> str:
     """Return the HTML of a page with all additions."""
     before, end, after = entry.file(site).read_text("utf-8").partition("</article>")
@@ -87,7 +86,7 @@ def _page(
         table = markdown.markdown(_table(book), extensions=["tables"])
         table = re.sub(
             r'href="([^"]*\.md)"',
-            lambda link: f'href="{entry.up}{folder_of(link[1])}/"'.replace("//", "/"),
+            lambda link: f'href="{entry.up}{address_of(link[1])}"',
             table,
         )
         # In the same frame that the theme gives to every table.
@@ -95,10 +94,10 @@ def _page(
         table = table.replace("</table>", "</table></div>")
         section = f'<section class="published">{table}</section>'
         before = before.replace(f"<p>{PLACE}</p>", section)
-    html = with_code_blocks(before, entry, book, runs)
+    html = with_code_blocks(before, entry, book, files)
     html = html.replace(OFFERS, offers(entry, book, pdf=pdf), 1)
     html = html.replace("</head>", f"{head(entry, book)}</head>", 1)
-    foot = footer(entry, book, "" if entry.folder else DOWNLOADS)
+    foot = footer(entry, book, "" if entry.address else DOWNLOADS)
     return f"{html}{end}{foot}{after}"
 
 

@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
 
-from bookbinder.listings import Section, find_section, never_executed
+from bookbinder.listings import Section, listed_sections, never_executed
 from bookbinder.page import Page
 from bookbinder.places import real_name
 from bookbinder.writing import write_whole
@@ -59,22 +59,20 @@ def fresh_record(root: Path, page: Page, standing_on: str) -> Record | None:
     return record if record.digest == _digest(page, standing_on) else None
 
 
-def make_record(
-    page: Page, first: Mapping[tuple[str, int], int], root: Path, standing_on: str
+def write_record(
+    root: Path, page: Page, first: Mapping[tuple[str, int], int], standing_on: str
 ) -> Record:
-    """Return the record of a page that has passed.
+    """Write the record of a page that has passed, and return it.
 
     Args:
+        root: The repository.
         page: The page.
         first: The line of the page that first ran each line of source, (file, line).
-        root: The repository.
         standing_on: The result of ``foundations`` before the run.
     """
-    sections = [
-        find_section(root, listing.path, listing.section) for listing in page.listings
-    ]
+    sections = [section for _, section in listed_sections(page, root)]
     commit, changed = _commit(root)
-    return Record(
+    record = Record(
         digest=_digest(page, standing_on),
         blocks=len(page.blocks),
         outputs=sum(block.output is not None for block in page.blocks),
@@ -86,12 +84,9 @@ def make_record(
         commit=commit,
         changed=changed,
     )
-
-
-def write_record(root: Path, page: Page, record: Record) -> None:
-    """Write a page's record."""
     text = json.dumps(asdict(record), indent=1)
     write_whole(record_file(root, page.path), text + "\n")
+    return record
 
 
 def _first_run_by(

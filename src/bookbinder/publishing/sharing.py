@@ -21,8 +21,8 @@ _BACK, _INK, _BAR = "#fbfaf7", "#22252b", "#24406e"
 
 def head(entry: Entry, book: Book) -> str:
     """Return the elements that a page's ``head`` ends with."""
-    home = not entry.folder
-    page = book.site if home else f"{book.site}{entry.folder}/"
+    home = not entry.address
+    page = book.site + entry.address
     about = str(entry.page.meta.get("description", book.summary))
     title = book.name if home else entry.title
     tags = {
@@ -64,7 +64,7 @@ def card(entry: Entry, book: Book) -> bytes:
     image = Image.new("RGB", _SIZE, _BACK)
     draw = ImageDraw.Draw(image)
     draw.rectangle((0, 0, 24, _SIZE[1]), _BAR)
-    title = entry.title if entry.folder else book.name
+    title = entry.title if entry.address else book.name
     about = str(entry.page.meta.get("description", book.summary))
     bottom = 70
     for text, size, width in ((title, 64, 31), (about, 34, 60)):

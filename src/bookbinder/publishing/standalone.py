@@ -1,4 +1,4 @@
-"""Write a file for each listing, with everything that it needs of this library.
+"""Make a file for each listing, with everything that it needs of this library.
 
 The file runs without this package. It contains the definitions of the section and those
 that they use, in the order in which Python would run them, below imports of other
@@ -22,7 +22,6 @@ from bookbinder.listings import Section, find_section
 from bookbinder.page import Listing
 from bookbinder.places import PACKAGES
 from bookbinder.publishing.book import Book, Entry
-from bookbinder.writing import write_whole
 
 _SHAPE = re.compile(r'\b(?:Bool|Float|Int|Integer|Shaped|UInt8)\[([\w.]+), "[^"]*"\]')
 # A copy with more lines of the library than these would bury its run.
@@ -35,31 +34,22 @@ _NOTICE = """\
 """
 
 
-def write_standalone_files(site: Path, root: Path, book: Book) -> None:
-    """Write the file of each listing of the book into the site."""
+def standalone_files(root: Path, book: Book) -> dict[str, str]:
+    """Return the files of all listings, and of runs that have one, by their paths."""
     library = Library(root / "src")
-    for listing in (
-        listing for entry in book.entries for listing in entry.page.listings
-    ):
-        if name := file_of(listing):
-            section = find_section(root, listing.path, listing.section)
-            write_whole(site / name, standalone(section, library))
-
-
-def standalone_runs(root: Path, book: Book) -> dict[str, str]:
-    """Return the files of all runs that have one, by their paths in the site."""
-    library = Library(root / "src")
-    runs: dict[str, str] = {}
+    files: dict[str, str] = {}
     for entry in book.entries:
-        number = 0
-        for chain in entry.page.chains:
-            for end in range(1, len(chain.blocks) + 1):
-                number += 1
-                code = "\n".join(block.code for block in chain.blocks[:end])
-                path = f"{entry.page.path}, block {number}"
-                if text := standalone_run(code, path, library):
-                    runs[file_of_run(entry, number)] = text
-    return runs
+        for listing in entry.page.listings:
+            if name := file_of(listing):
+                section = find_section(root, listing.path, listing.section)
+                files[name] = standalone(section, library)
+    for entry in book.entries:
+        for number, run in enumerate(entry.page.runs(), start=1):
+            code = "\n".join(block.code for block in run)
+            path = f"{entry.page.path}, block {number}"
+            if text := standalone_run(code, path, library):
+                files[file_of_run(entry, number)] = text
+    return files
 
 
 def file_of_run(entry: Entry, number: int) -> str:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from bookbinder.listings import ListingError, find_section
-from bookbinder.page import Listing, read_page
+from bookbinder.listings import Section, listed_sections
+from bookbinder.page import read_page
 from bookbinder.places import PACKAGES
 
 _LISTED = re.compile(r"^__all__ = (\[.*?\])", re.MULTILINE | re.DOTALL)
@@ -93,18 +93,15 @@ def appearances_in(path: str, root: Path) -> Appearances:
         return next((m for m in (".".join(parts[:2]), parts[0]) if m in offered), "")
 
     page = read_page((root / "docs" / path).read_text("utf-8"), path)
-    anchors = page.anchors()
-    shown = Appearances(title=anchors.pop("", ""))
-    lines = [number for number, line in page.prose if line.startswith("#")]
-    headings = [*zip(lines, anchors, strict=False)]
-    for listing in page.listings:
+    shown = Appearances(title=page.title)
+    for listing, section in listed_sections(page, root):
         _, *within = listing.path.removesuffix(".py").split("/")
         module = home(".".join(within))
         if listing.language == "py" and module:
-            names = [n for n in _names_in(root, listing) if n in offered[module]]
+            names = [n for n in _names_in(section) if n in offered[module]]
             names = [f"{module}.{name}" for name in names]
             shown.listings.append((module, [*names, ""][0]))
-            above = ["", *(anchor for line, anchor in headings if line < listing.line)]
+            above = ["", *(h.anchor for h in page.headings if h.line < listing.line)]
             for name in names:
                 shown.listed.setdefault(name, above[-1])
     init = (root / "src" / PACKAGES[0] / "__init__.py").read_text("utf-8")
@@ -124,12 +121,8 @@ def _imported(code: str) -> Iterator[tuple[str, str]]:
         yield from ((module, name) for name in re.findall(r"\w+", names))
 
 
-def _names_in(root: Path, listing: Listing) -> Iterator[str]:
-    """Return the top-level names of a source file of which a listing shows lines."""
-    try:
-        section = find_section(root, listing.path, listing.section)
-    except ListingError:
-        return  # The audit reports it.
+def _names_in(section: Section) -> Iterator[str]:
+    """Return the top-level names of a source file of which a section shows lines."""
     for node in _statements(section.file, section.file.stat().st_mtime_ns):
         if node.lineno <= section.last and (node.end_lineno or 0) >= section.first:
             match node:

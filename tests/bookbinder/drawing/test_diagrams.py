@@ -1,19 +1,18 @@
 """Diagrams are drawn once, kept by what they say, and read back without a browser."""
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from bs4 import BeautifulSoup
+from tests.bookbinder.conftest import Render
 
 from bookbinder.drawing import __main__ as command
 from bookbinder.drawing.diagrams import drawing
 from bookbinder.drawing.undrawn import UndrawnError
 from bookbinder.writing import write_whole
 
-Render = Callable[[str], BeautifulSoup]
 FLOW = """flowchart LR
 accTitle: A flow
 accDescr: A goes to B.

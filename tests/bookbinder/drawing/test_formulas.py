@@ -1,14 +1,11 @@
 """Formulas are drawn while the page is made, or refused at their page and line."""
 
 import re
-from collections.abc import Callable
 
 import pytest
-from bs4 import BeautifulSoup
+from tests.bookbinder.conftest import Render
 
 from bookbinder.drawing.undrawn import UndrawnError
-
-Render = Callable[[str], BeautifulSoup]
 
 
 def test_a_formula_becomes_html_and_mathml(rendered: Render) -> None:

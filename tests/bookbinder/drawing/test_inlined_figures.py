@@ -1,18 +1,16 @@
 """Figures become parts of the page, in its colors, and broken ones are refused."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from bs4 import BeautifulSoup
 from matplotlib import rc_context, rc_file
 from matplotlib.figure import Figure
+from tests.bookbinder.conftest import Render
 
 from bookbinder.drawing.undrawn import UndrawnError
 from bookbinder.writing import write_whole
 
-Render = Callable[[str], BeautifulSoup]
 FILE = Path("docs/assets/figures/page/one.svg")
 RC = Path(__file__).parents[3] / "src" / "bookbinder" / "running" / "book.matplotlibrc"
 ONE = "![Weights](../assets/figures/page/one.svg)"

@@ -1,17 +1,15 @@
 """Boxes of a diagram lead to pages, and so do lines in a box."""
 
 import re
-from collections.abc import Callable
 
 import pytest
-from bs4 import BeautifulSoup
+from tests.bookbinder.conftest import Render
 
 from bookbinder.drawing import links
 from bookbinder.drawing.diagrams import drawing
 from bookbinder.drawing.undrawn import UndrawnError
 from bookbinder.writing import write_whole
 
-Render = Callable[[str], BeautifulSoup]
 FLOW = """flowchart LR
 accTitle: A flow
 accDescr: A goes to B.

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from bookbinder.publishing.publish import PLACE
+from bookbinder.writing import write_whole
 
 CHAPTER = """\
 ---
@@ -162,15 +163,6 @@ ARTICLE = """\
 """
 
 
-def write(folder: Path, files: dict[str, str]) -> Path:
-    """Write files into a folder."""
-    for name, text in files.items():
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, "utf-8")
-    return folder
-
-
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """The repository."""
@@ -184,7 +176,9 @@ def root(tmp_path: Path) -> Path:
         "docs/chapters/01-sums.md": CHAPTER,
         "docs/assets/figures/01-sums/total.svg": SVG,
     }
-    return write(tmp_path / "repository", files)
+    for name, text in files.items():
+        write_whole(tmp_path / "repository" / name, text)
+    return tmp_path / "repository"
 
 
 @pytest.fixture
@@ -195,8 +189,11 @@ def site(tmp_path: Path) -> Path:
         "chapters/01-sums/": ARTICLE,
         "how-this-book-is-checked/": f"<h1>Checked</h1><p>{PLACE}</p>",
     }
-    files = {"404.html": "gone", "assets/book.css": "p { color: red; }\n"}
+    site = tmp_path / "site"
+    write_whole(site / "404.html", "gone")
+    write_whole(site / "assets/book.css", "p { color: red; }\n")
     for name, article in articles.items():
         up = "../" * name.count("/")
-        files[f"{name}index.html"] = PAGE.format(title=name, up=up, article=article)
-    return write(tmp_path / "site", files)
+        html = PAGE.format(title=name, up=up, article=article)
+        write_whole(site / name / "index.html", html)
+    return site

@@ -9,12 +9,12 @@ from bookbinder.publishing.book import load_book
 def test_pages_come_in_the_order_of_the_navigation(root: Path) -> None:
     book = load_book(root, {})
     assert [
-        (entry.part, entry.title, entry.folder, entry.name, entry.up)
+        (entry.part, entry.title, entry.address, entry.name, entry.up)
         for entry in book.entries
     ] == [
         ("", "Home", "", "index", ""),
-        ("I. Sums", "Sums", "chapters/01-sums", "01-sums", "../../"),
-        *[("", "Checked", *["how-this-book-is-checked"] * 2, "../")],
+        ("I. Sums", "Sums", "chapters/01-sums/", "01-sums", "../../"),
+        ("", "Checked", "how-this-book-is-checked/", "how-this-book-is-checked", "../"),
     ]
     assert (book.name, book.license) == ("The Book", "Free.")
     assert (book.site, book.repository) == ("", "")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from bookbinder.publishing.book import load_book
 from bookbinder.publishing.offline import ARCHIVE, from_disk, write_archive
+from bookbinder.writing import write_whole
 
 LINKS = {
     '<a href="../02-root/#why">': '<a href="../02-root/index.html#why">',
@@ -39,12 +40,8 @@ def test_an_archive_is_the_site_made_to_be_read_from_a_disk(
 ) -> None:
     book = load_book(root, {})
     index, worker = "search/search_index.json", "assets/javascripts/workers/search.js"
-    for file, text in (
-        (index, '{"docs": [{"location": ""}, {"location": "a/#b"}]}'),
-        (worker, "go()"),
-    ):
-        (site / file).parent.mkdir(parents=True)
-        (site / file).write_text(text, "utf-8")
+    write_whole(site / index, '{"docs": [{"location": ""}, {"location": "a/#b"}]}')
+    write_whole(site / worker, "go()")
     write_archive(site, book)
     once = (site / ARCHIVE).read_bytes()
     (site / "index.html").chmod(0o600)

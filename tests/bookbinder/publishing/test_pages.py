@@ -29,7 +29,7 @@ def words(html: str) -> str:
 
 
 def test_a_foot_says_what_was_verified_by_what_and_when() -> None:
-    html = verified_words(RECORD, BOOK, "../checked")
+    html = verified_words(RECORD, BOOK, "../checked/")
     assert words(html) == (
         "Verified on November 2, 2026 at commit 0123456 with PyTorch 2.13.0+cpu and"
         " Python 3.11.7: 3 blocks run, 1 output compared,"

@@ -10,7 +10,7 @@ from bookbinder.publishing import printing
 from bookbinder.publishing.book import load_book
 from bookbinder.publishing.pages import CHECKED
 from bookbinder.publishing.publish import PLACE, publish
-from bookbinder.publishing.records import foundations, make_record, write_record
+from bookbinder.publishing.records import foundations, write_record
 
 ROOT = Path(__file__).parents[3]
 
@@ -57,7 +57,7 @@ def test_every_page_gets_what_belongs_beside_it(
 
 def test_the_page_about_checks_has_the_records(root: Path, site: Path) -> None:
     page = load_page(root / "docs" / "chapters" / "01-sums.md", root)
-    write_record(root, page, make_record(page, {}, root, foundations(root)))
+    write_record(root, page, {}, foundations(root))
     publish(site, root, load_book(root, {}))
     chapter = (site / "chapters" / "01-sums" / "index.html").read_text("utf-8")
     assert "3 blocks run, 2 outputs compared, 6 source lines listed" in chapter

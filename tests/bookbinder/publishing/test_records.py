@@ -11,10 +11,10 @@ from bookbinder.page import Page, load_page
 from bookbinder.publishing.records import (
     foundations,
     fresh_record,
-    make_record,
     record_file,
     write_record,
 )
+from bookbinder.writing import write_whole
 
 CONFIG = """\
 site_name: The Book
@@ -51,12 +51,11 @@ def test_a_record_says_what_ran_and_is_read_as_it_was_written(
     for chain in page.chains:
         evidence.run(chain)
     standing_on = foundations(root)
-    record = make_record(page, evidence.lines, root, standing_on)
+    record = write_record(root, page, evidence.lines, standing_on)
     assert (record.blocks, record.outputs, record.lines) == (3, 2, 6)
     # The first block imports it and runs its last line; the second takes the branch.
     assert record.first_run_by == [[1, 2]]
     assert (record.torch, record.commit) == (version("torch"), "")
-    write_record(root, page, record)
     assert fresh_record(root, page, standing_on) == record
 
 
@@ -64,7 +63,7 @@ def test_a_record_of_something_else_and_a_file_that_is_none_do_not_count(
     page: Page, root: Path
 ) -> None:
     for name in (page.path, "src/tested_transformer/adding.py", "src/new.py"):
-        write_record(root, page, make_record(page, {}, root, foundations(root)))
+        write_record(root, page, {}, foundations(root))
         assert fresh_record(root, page, foundations(root))
         with (root / name).open("a") as file:
             file.write("\nnew = 1\n")
@@ -90,16 +89,14 @@ WRONG = {
 def test_a_run_records_a_page_that_has_passed_whole_and_tells_what_is_wrong_where(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "mkdocs.yml").write_text(CONFIG, "utf-8")
-    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n", "utf-8")
-    (tmp_path / "docs").mkdir()
+    write_whole(tmp_path / "mkdocs.yml", CONFIG)
+    write_whole(tmp_path / "pyproject.toml", "[tool.pytest.ini_options]\n")
     kept = tmp_path / ".cache" / "verified" / "docs"
-    kept.mkdir(parents=True)
-    (kept / "digit.json").write_text("{}", "utf-8")
+    write_whole(kept / "digit.json", "{}")
     pages = dict.fromkeys(("right", "part", "shuffled"), SUM.format(printed=2))
     pages |= {name: text for name, (text, _) in WRONG.items()}
     for name, text in pages.items():
-        (tmp_path / "docs" / f"{name}.md").write_text(text, "utf-8")
+        write_whole(tmp_path / "docs" / f"{name}.md", text)
     run = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),

@@ -11,30 +11,27 @@ import pytest
 
 from bookbinder.listings import find_section
 from bookbinder.outputs import agrees
-from bookbinder.page import load_page
 from bookbinder.places import PACKAGES
 from bookbinder.publishing.book import load_book
 from bookbinder.publishing.standalone import (
     Library,
+    file_of,
     file_of_run,
     standalone,
+    standalone_files,
     standalone_run,
-    standalone_runs,
 )
 from bookbinder.running.state import fresh_state
+from bookbinder.writing import write_whole
 
 ROOT = Path(__file__).parents[3]
-LISTINGS = sorted(
-    {
-        (listing.path, listing.section)
-        for page in (ROOT / "docs").rglob("*.md")
-        for listing in load_page(page, ROOT).listings
-        if listing.language == "py"
-    }
-)
+BOOK = load_book(ROOT, {})
 LICENSE, _, HOLDER, *_ = (ROOT / "LICENSE").read_text("utf-8").splitlines()
-# Read once for all of them, as for the site.
-LIBRARY = Library(ROOT / "src")
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, str]:
+    return standalone_files(ROOT, BOOK)
 
 
 class Absent:
@@ -60,19 +57,27 @@ def run(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     exec(compile(text, "copied.py", "exec"), vars(module))
 
 
-def test_every_listing_runs_without_this_package(tmp_path: Path) -> None:
+def test_every_listing_runs_without_this_package(
+    files: dict[str, str], tmp_path: Path
+) -> None:
+    paths = {
+        file_of(listing): listing.path
+        for entry in BOOK.entries
+        for listing in entry.page.listings
+        if listing.language == "py"
+    }
     wrong: list[str] = []
-    for path, section in LISTINGS:
-        text = standalone(find_section(ROOT, path, section), LIBRARY)
+    for number, (name, path) in enumerate(paths.items()):
+        text = files[name]
         assert text.startswith(f"# {path}\n# {HOLDER}. {LICENSE}: ")
         assert "--8<--" not in text
         assert "tested_transformer" not in text.partition("\n")[2]
-        (tmp_path / f"{path.replace('/', '-')}-{section}.py").write_text(text, "utf-8")
+        (tmp_path / f"{number}.py").write_text(text, "utf-8")
         try:
             with pytest.MonkeyPatch.context() as patch:
                 run(text, patch)
         except Exception as error:
-            wrong.append(f"{path}:{section}: {error!r}")
+            wrong.append(f"{name}: {error!r}")
     assert wrong == []
     # No name is missing that only a call would ask for, but for a type in quotes.
     ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821"]
@@ -81,16 +86,17 @@ def test_every_listing_runs_without_this_package(tmp_path: Path) -> None:
     assert undefined <= {"Reference"}
 
 
-def test_a_run_with_what_it_imports_prints_what_its_page_shows() -> None:
-    book = load_book(ROOT, {})
+def test_a_run_with_what_it_imports_prints_what_its_page_shows(
+    files: dict[str, str],
+) -> None:
     blocks = {
         file_of_run(entry, number): block
-        for entry in book.entries
+        for entry in BOOK.entries
         for number, block in enumerate(entry.page.blocks, start=1)
     }
-    runs = standalone_runs(ROOT, book)
-    assert "runs/no-peeking-2.py" in runs
+    assert "runs/no-peeking-2.py" in files
     wrong: list[str] = []
+    runs = {name: text for name, text in files.items() if name in blocks}
     for name, text in runs.items():
         printed = io.StringIO()
         # The folder is empty.
@@ -114,14 +120,15 @@ def test_a_run_stays_as_it_is_where_a_copy_would_be_wrong_or_long(
     tmp_path: Path,
 ) -> None:
     home = tmp_path / "src" / "tested_transformer"
-    home.mkdir(parents=True)
-    (home / "__init__.py").write_text(
+    write_whole(
+        home / "__init__.py",
         "if TYPE_CHECKING:\n    from tested_transformer.a import f, g, long\n"
-        "from tested_transformer import a\n"
+        "from tested_transformer import a\n",
     )
-    (home / "a.py").write_text(
+    write_whole(
+        home / "a.py",
         "import torch\nimport numpy\n\ndef f(x):\n    return torch.relu(x)\n\n"
-        "def g():\n    return numpy.e\n\ndef long():\n" + "    torch\n" * 160
+        "def g():\n    return numpy.e\n\ndef long():\n" + "    torch\n" * 160,
     )
     start = "from tested_transformer import"
     text = standalone_run(
@@ -151,12 +158,10 @@ def test_a_run_stays_as_it_is_where_a_copy_would_be_wrong_or_long(
 
 def copied(folder: Path, here: str, **modules: str) -> str:
     """Copy the section ``here`` that ends ``a``, a module of a small library."""
-    home = folder / "src" / "tested_transformer"
-    home.mkdir(parents=True)
     above = modules.pop("a")
     modules["a"] = f"{above}# --8<-- [start:here]\n{here}\n# --8<-- [end:here]\n"
     for name, source in {"__init__": "", **modules}.items():
-        (home / f"{name}.py").write_text(source)
+        write_whole(folder / "src/tested_transformer" / f"{name}.py", source)
     section = find_section(folder, "src/tested_transformer/a.py", "here")
     return standalone(section, Library(folder / "src")).partition("stays.\n")[2]
 

@@ -52,6 +52,9 @@ def test_each_block_runs_on_its_lines_and_has_its_own_output():
         f"page.md:11: the page shows nothing, the run gives '2': {remedy}",
         f"page.md:20: the page shows '2', the run gives nothing: {remedy}",
     ]
+    # Behind a line too many each stands elsewhere, so only the first is told.
+    (problem,) = compare(PAGE, chain, ["0\n1 in all\n", "2\n"])
+    assert "shows '1 in all', the run gives '0'" in problem.reason
     # What make outputs would refuse to write gets the reason, not that advice.
     (problem,) = compare(PAGE, chain, ["50%\r100%\n", "2\n"])
     assert problem.reason.startswith("the output has '\\r', which cannot be shown")

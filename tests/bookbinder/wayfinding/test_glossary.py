@@ -1,10 +1,10 @@
 """Terms become links the first time that a section uses them, and nowhere else."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from bs4 import BeautifulSoup
+from tests.bookbinder.conftest import Render
 
 from bookbinder.wayfinding.glossary import read_glossary
 from bookbinder.writing import write_whole
@@ -39,11 +39,9 @@ MASK = ("../glossary.md#mask", "Which query may attend to which key.")
 CAUSAL = ("../glossary.md#causal-mask", "A mask of H_kv, head_dim; not of −∞.")
 QUERY = ("../glossary.md#query", "What a token looks for, at 1 / √d_k vs. a key.")
 
-Linked = Callable[..., BeautifulSoup]
-
 
 @pytest.fixture
-def linked(rendered: Linked) -> Linked:
+def linked(rendered: Render) -> Render:
     write_whole(Path("docs/glossary.md"), GLOSSARY)
     write_whole(Path("src/tested_transformer/__init__.py"), "")
     return lambda text, page="chapters/01.md": rendered(text, page)
@@ -57,7 +55,7 @@ def links(soup: BeautifulSoup) -> list[tuple[str, str, str]]:
 
 
 def test_the_first_use_in_a_section_is_linked_and_nothing_is_lost(
-    linked: Linked,
+    linked: Render,
 ) -> None:
     text = (
         "One mask, *masks*, Causal mask.\n\n- a query\n\n## A mask\n\nA mask, a block."
@@ -73,7 +71,7 @@ def test_the_first_use_in_a_section_is_linked_and_nothing_is_lost(
 
 
 def test_code_links_headings_tables_and_bold_print_are_left_alone(
-    linked: Linked,
+    linked: Render,
 ) -> None:
     table = "| mask |\n|---|\n| mask |"
     code = "    mask"
@@ -81,7 +79,7 @@ def test_code_links_headings_tables_and_bold_print_are_left_alone(
         assert links(linked(text)) == [], text
 
 
-def test_the_page_that_explains_a_term_does_not_link_it(linked: Linked) -> None:
+def test_the_page_that_explains_a_term_does_not_link_it(linked: Render) -> None:
     for page, expected in {
         "index.md": ["glossary.md#mask", "glossary.md#query"],
         "chapters/06.md": ["../glossary.md#query"],

@@ -1,13 +1,14 @@
 """Chapters lead to the reference, and the reference to the chapters."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from bs4 import BeautifulSoup
+from tests.bookbinder.conftest import Render
 
 from bookbinder.wayfinding.appearances import appearances_in, exports, pages_of
 from bookbinder.wayfinding.entries import appearance_line
+from bookbinder.writing import write_whole
 
 MASKS = '''"""Masks."""
 
@@ -55,14 +56,9 @@ PAGE = f"# On `masks`\n\n{RUN}## First\n\n{FIRST}{SECOND}## First\n\n{THIRD}"
 MASKS_AT = "tested_transformer.masks"
 CAUSAL = f"{MASKS_AT}.causal"
 
-Linked = Callable[..., BeautifulSoup]
-
 
 @pytest.fixture
-def linked(rendered: Linked, tmp_path: Path) -> Linked:
-    source = tmp_path / "src"
-    for folder in ("tested_transformer/gpt", "transformer_book/microgpt"):
-        (source / folder).mkdir(parents=True)
+def linked(rendered: Render, tmp_path: Path) -> Render:
     for file, text in {
         "tested_transformer/__init__.py": "if TYPE_CHECKING:\n"
         "    from tested_transformer.masks import causal\n\n__all__ = []\n",
@@ -73,7 +69,7 @@ def linked(rendered: Linked, tmp_path: Path) -> Linked:
         "transformer_book/plots.py": '__all__ = ["curves"]\n',
         "transformer_book/microgpt/__init__.py": '__all__ = ["Scalar"]\n',
     }.items():
-        (source / file).write_text(text, "utf-8")
+        write_whole(tmp_path / "src" / file, text)
     return lambda text, page="index.md": rendered(text, page)
 
 
@@ -82,7 +78,7 @@ def names(soup: BeautifulSoup) -> list[tuple[str, str]]:
 
 
 def test_a_page_lists_what_it_shows_lines_of_and_uses_what_it_imports(
-    linked: Linked, tmp_path: Path
+    linked: Render, tmp_path: Path
 ) -> None:
     linked(PAGE, "one.md")
     linked(PAGE, "reference/masks.md")
@@ -108,7 +104,7 @@ def test_a_page_lists_what_it_shows_lines_of_and_uses_what_it_imports(
     assert appearance_line("tested_transformer.masks.LIMIT", pages) == ""
 
 
-def test_a_name_that_the_page_imports_is_linked_once_a_section(linked: Linked) -> None:
+def test_a_name_that_the_page_imports_is_linked_once_a_section(linked: Render) -> None:
     soup = linked(RUN + "`causal`, `causal`.\n\n## Again\n\n*So `causal(3)`!*")
     target = f"reference/masks.md#{CAUSAL}"
     assert names(soup) == [("causal", target), ("causal(3)", target)]
@@ -116,14 +112,14 @@ def test_a_name_that_the_page_imports_is_linked_once_a_section(linked: Linked) -
     assert texts == ["causal, causal.", "So causal(3)!"]
 
 
-def test_other_names_are_left_alone(linked: Linked) -> None:
+def test_other_names_are_left_alone(linked: Render) -> None:
     assert names(linked("`causal`")) == []  # with which this page has nothing to do
     fold = "/// details | `causal`\nSo.\n///\n"
     for text in ("`LIMIT`", "[`causal`](x.md)", "## `causal`", fold):
         assert names(linked(RUN + text)) == [], text
 
 
-def test_the_title_of_a_listing_leads_to_what_it_shows(linked: Linked) -> None:
+def test_the_title_of_a_listing_leads_to_what_it_shows(linked: Render) -> None:
     listing = LISTING.format("inside")
     soup = linked(f"{listing}`causal`", "chapters/06.md")
     (title,) = soup.select("span.filename > a")
@@ -136,7 +132,7 @@ def test_the_title_of_a_listing_leads_to_what_it_shows(linked: Linked) -> None:
 
 
 def test_a_name_on_a_further_page_of_its_module_is_linked_there(
-    linked: Linked,
+    linked: Render,
 ) -> None:
     options = "    options:\n      members:\n        - causal\n"
     linked(f"# More masks\n\n::: {MASKS_AT}\n{options}", "reference/masks-more.md")

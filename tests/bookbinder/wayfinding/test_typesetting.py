@@ -1,13 +1,9 @@
 """Short code stays in one line, cells of prose are wide, and rows have headings."""
 
-from collections.abc import Callable
-
-from bs4 import BeautifulSoup
+from tests.bookbinder.conftest import Render
 
 
-def test_long_code_and_cells_of_prose_are_marked(
-    rendered: Callable[..., BeautifulSoup],
-) -> None:
+def test_long_code_and_cells_of_prose_are_marked(rendered: Render) -> None:
     table = "|a|b|\n|-|-|\n|{}|`one two three four five six seven`|\n\n"
     soup = rendered(
         table.format("words enough *to be* wide for reading")
@@ -29,9 +25,7 @@ def test_long_code_and_cells_of_prose_are_marked(
     assert "(B, H), of (2,\u00a03); (or, this once, words)." in soup.get_text()
 
 
-def test_long_code_breaks_between_the_parts_of_a_name(
-    rendered: Callable[..., BeautifulSoup],
-) -> None:
+def test_long_code_breaks_between_the_parts_of_a_name(rendered: Render) -> None:
     name = "torch.nn.functional.scaled_dot_product_attention(q, k) < 1.5"
     soup = rendered(f"Call `{name}` or `causal_mask(length)`.")
     long, short = soup.select("code")
@@ -42,9 +36,7 @@ def test_long_code_breaks_between_the_parts_of_a_name(
     assert not short.select("wbr")
 
 
-def test_a_bracket_stays_with_the_formula_that_it_opens(
-    rendered: Callable[..., BeautifulSoup],
-) -> None:
+def test_a_bracket_stays_with_the_formula_that_it_opens(rendered: Render) -> None:
     soup = rendered("YaRN ($s$) and *so on* [$t$], (a) $u$")
     formulas = soup.select("var")
     assert [str(formula.contents[0])[0] for formula in formulas] == ["(", "[", "<"]
@@ -53,9 +45,7 @@ def test_a_bracket_stays_with_the_formula_that_it_opens(
     assert soup.get_text() == "YaRN ) and so on ], (a) "
 
 
-def test_rows_have_headings_below_an_empty_corner(
-    rendered: Callable[..., BeautifulSoup],
-) -> None:
+def test_rows_have_headings_below_an_empty_corner(rendered: Render) -> None:
     soup = rendered(
         "||a|b|\n|-|-|-|\n|*one*|1|2|\n|two|3|4|\n||5|6|\n\n|name|a|\n|-|-|\n|one|1|\n",
     )
@@ -66,9 +56,7 @@ def test_rows_have_headings_below_an_empty_corner(
     assert cells == ["1", "2", "3", "4", "", "5", "6", "one", "1"]
 
 
-def test_a_bar_in_code_is_written_as_github_wants_it(
-    rendered: Callable[..., BeautifulSoup],
-) -> None:
+def test_a_bar_in_code_is_written_as_github_wants_it(rendered: Render) -> None:
     table = "|a|b|\n|-|-|\n|`x\\|y`|*`p \\|\\| q`*|\n\nIn text: `x\\|y`.\n"
     codes = [code.get_text() for code in rendered(table).select("code")]
     assert codes == ["x|y", "p || q", "x\\|y"]
