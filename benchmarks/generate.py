@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from benchmarks.contenders import SMALL, Contender, beside_ours, num_parameters
+from benchmarks.contenders import SMALL, Contender, num_parameters
 from benchmarks.measuring import in_turns
 from benchmarks.ours import Ours, contestants, scatter
 from benchmarks.peers import RaschkaFast, TransformersGPT2, load
@@ -51,12 +51,7 @@ def measure(run: Run) -> Results:
             speeds = entry["tokens_per_second"]
             entry["best_way"] = max(speeds, key=speeds.__getitem__)
             entry["best"] = speeds[entry["best_way"]]
-        contexts[str(context)] = {
-            "contenders": entries,
-            "ratios": beside_ours(
-                entries, lambda theirs, ours: round(ours["best"] / theirs["best"], 2)
-            ),
-        }
+        contexts[str(context)] = {"contenders": entries}
     return {"tokens": count, "contexts": contexts}
 
 

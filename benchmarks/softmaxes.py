@@ -103,7 +103,6 @@ def measure(run: Run) -> Results:
     steps, text_steps, seeds = (4, 2, (1,)) if run.quick else (300, 300, (1, 2, 3))
     silent: dict[str, Any] = {}
     text: dict[str, Any] = {}
-    maps: dict[str, Any] = {}
     for marked in (True, False):
         task = "marked" if marked else "unmarked"
         silent[task] = {}
@@ -113,8 +112,6 @@ def measure(run: Run) -> Results:
                 layer = _train_layer(kind, seed, steps, marked=marked)
                 runs.append(_look_at_layer(layer, marked=marked))
                 print(task, kind, seed, runs[-1], flush=True)
-                if marked and seed == seeds[0]:
-                    maps[kind] = _map(layer)
             measured = {name: [run[name] for run in runs] for name in runs[0]}
             silent[task][kind] = measured
     changed = _changed(steps, seeds)
@@ -145,7 +142,6 @@ def measure(run: Run) -> Results:
         f"{times:g}": {kind: losses(kind, text_steps, times) for kind in text}
         for times in TIMES
     }
-    x, _ = draw_questions(1, seeded(0))
     return {
         "size": {
             "silent": {"d_model": WIDTH, "heads": HEADS, "steps": steps},
@@ -161,8 +157,6 @@ def measure(run: Run) -> Results:
         "seeds": list(seeds),
         "silent": silent,
         "unmarked, changed": changed,
-        "asks": [bool(flag > 0) for flag in x[0, :, 1]],
-        "maps": maps,
         "text": text,
         "text, longer": {"steps": longer, **later},
         "text, times the rate": rates,
@@ -257,15 +251,6 @@ def _look_at_layer(layer: nn.Module, *, marked: bool) -> dict[str, float]:
         "given, asking": sums[~silent].mean(),
     }
     return {name: round(value.item(), 4) for name, value in measured.items()}
-
-
-@torch.no_grad()
-def _map(layer: nn.Module) -> list[list[float]]:
-    """Return the weights of the head that looks most at the first token of a text."""
-    x, _ = draw_questions(1, seeded(0))
-    _, weights = layer(x, causal=True, return_weights=True)
-    head = weights[0, int(_first_share(weights)[0].mean(dim=-1).argmax())]
-    return [[round(weight, 3) for weight in row] for row in head.tolist()]
 
 
 def _train_gpt(

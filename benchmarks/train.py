@@ -11,7 +11,7 @@ from itertools import cycle
 import torch
 from torch import Tensor, nn
 
-from benchmarks.contenders import SMALL, Contender, Size, beside_ours, num_parameters
+from benchmarks.contenders import SMALL, Contender, Size, num_parameters
 from benchmarks.learning import windows
 from benchmarks.measuring import in_turns
 from benchmarks.ours import Ours, contestants
@@ -109,12 +109,4 @@ def measure(run: Run, size: Size = SMALL) -> Results:
         entry["documented_ms"] = medians.get(OWN_LOOP, medians.get(DOCUMENTED))
         entry["best_way"] = min(medians, key=medians.__getitem__)
         entry["best_ms"] = medians[entry["best_way"]]
-
-    def compare(theirs: dict, ours: dict) -> dict[str, float]:
-        return {
-            f"{way}_over_our_best": round(theirs[f"{way}_ms"] / ours["best_ms"], 3)
-            for way in ("documented", "best")
-        }
-
-    ratios = beside_ours(entries, compare)
-    return {"size": vars(size), "contenders": entries, "ratios": ratios}
+    return {"size": vars(size), "contenders": entries}
