@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.contenders import SMALL, Contender, Size, num_parameters
-from benchmarks.learning import windows
+from benchmarks.learning import seeded, windows
 from benchmarks.measuring import in_turns
 from benchmarks.ours import Ours, contestants
 from benchmarks.peers import load
@@ -30,8 +30,7 @@ FUSED = {"fp32, fused AdamW": False, "bf16, fused AdamW": True}
 
 def batches_of(tokens: Tensor, size: Size, count: int, *, seed: int = 0) -> list[Batch]:
     """Return ``count`` random batches of windows: inputs and targets."""
-    generator = torch.Generator().manual_seed(seed)
-    drawn = windows(tokens, count * size.batch, size.context + 1, generator)
+    drawn = windows(tokens, count * size.batch, size.context + 1, seeded(seed))
     return [
         (batch[:, :-1].contiguous(), batch[:, 1:].contiguous())
         for batch in drawn.split(size.batch)

@@ -744,17 +744,13 @@ def _settled(figure: Figure) -> Figure:
 def _with_axes(figure: Figure, axes: Axes, x_label: str, y_label: str) -> Figure:
     """Finish a drawing over two axes: labels, and a grid."""
     axes.set_xlabel(x_label, **_TEXT)
-    _say_height(axes, y_label)
-    axes.grid(color=RULE, linewidth=0.6)
-    _quiet(axes)
-    return _settled(figure)
-
-
-def _say_height(axes: Axes, y_label: str) -> None:
-    """Write the label of the vertical axis horizontally above it, to save width."""
+    # The label of the vertical axis stands above it, to save width.
     axes.set_ylabel(y_label, rotation=0, loc="top", **_TEXT)
     axes.yaxis.label.set(ha="left", va="bottom")
     axes.yaxis.set_label_coords(0, 1.03)
+    axes.grid(color=RULE, linewidth=0.6)
+    _quiet(axes)
+    return _settled(figure)
 
 
 def _named(figure: Figure, *, above: bool = False) -> Figure:
