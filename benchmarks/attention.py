@@ -18,7 +18,6 @@ from benchmarks.measuring import (
     in_turns,
     mib,
     peak_memory,
-    slope,
 )
 from benchmarks.run import Results, Run
 from tested_transformer import MultiHeadAttention, attention_with_weights
@@ -26,8 +25,6 @@ from tested_transformer import MultiHeadAttention, attention_with_weights
 __all__ = ["attention_call", "measure"]
 
 SIZE = {"batch": 8, "heads": 8, "length": 1024, "head_dim": 64}
-# Of the layer whose memory is measured against its length.
-GROWING = {"batch": 1, "heads": 8, "head_dim": 16}
 CORE, OURS = "ours, open core", "ours, fused"
 NAMES = (
     *(CORE, "ours, open", OURS),
@@ -102,7 +99,6 @@ def measure(run: Run) -> Results:
     if checkout:
         orders[RASCHKA] = {**size, "raschka": str(checkout.resolve())}
     layers: dict[str, dict] = {name: {} for name in orders}
-    ratios: dict[str, dict] = {}
     for key, backward in (("forward", False), ("forward_and_backward", True)):
         calls = {
             name: attention_call(name, backward=backward, **order)
@@ -113,25 +109,11 @@ def measure(run: Run) -> Results:
             layers[name][key] = times[name].to_json()
             used = _memory(name, backward=backward, **order)
             layers[name][f"{key}_peak_mib"] = mib(used)
-        ratios[f"ratios_{key}"] = {
-            name: round(taken.median / times[OURS].median, 3)
-            for name, taken in times.items()
-            if name != OURS
-        }
-    lengths = [512, 1024, 2048] if run.quick else [1024, 2048, 4096, 8192, 16384]
-    grown = [_memory(OURS, backward=True, length=n, **GROWING) for n in lengths]
     return {
         "size": size,
         "memory": "resident set at its peak (VmHWM) above that before the call, "
         "after a call on 64 positions, each layer in a process of its own",
         "layers": layers,
-        **ratios,
-        "memory_against_length": {
-            "layer": GROWING,
-            "lengths": lengths,
-            "peak_mib": [mib(used) for used in grown],
-            "slope": round(slope(lengths, grown), 3),
-        },
     }
 
 

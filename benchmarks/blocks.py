@@ -13,6 +13,7 @@ from benchmarks.recall import (
     NUM_HEADS,
     NUM_LAYERS,
     Recall,
+    note,
     share_right,
     train_on_pairs,
 )
@@ -49,7 +50,6 @@ def measure(run: Run) -> Results:
     steps, seeds, tests = (4, (1,), 2) if run.quick else (500, (1, 2, 3), 64)
     right: dict[str, dict[str, list[float]]] = {}
     for name in ("all keys", "blocks"):
-        right[name] = {f"{size} x {count}": [] for size, count in CHOICES}
         for seed in seeds:
             torch.manual_seed(seed)
             model = Recall(("softmax",) * NUM_LAYERS)
@@ -59,8 +59,8 @@ def measure(run: Run) -> Results:
             for size, count in CHOICES:
                 with_blocks(model, size, count)
                 share = share_right(model, tests, PAIRS, seeded(0))
-                right[name][f"{size} x {count}"].append(share)
-            print(name, seed, {c: r[-1] for c, r in right[name].items()}, flush=True)
+                note(right, name, f"{size} x {count}", share)
+            print(name, seed, right[name], flush=True)
     return {
         "size": {"steps": steps, "batch": BATCH, "pairs": PAIRS, "tests": tests},
         "trained with": list(TRAINED_WITH),

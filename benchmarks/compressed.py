@@ -12,19 +12,19 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.learning import Descent, fit, seeded
-from benchmarks.measuring import in_turns
+from benchmarks.learning import seeded
+from benchmarks.measuring import in_turns, milliseconds
 from benchmarks.recall import (
     BATCH,
     D_MODEL,
     NUM_HEADS,
     TRAINED,
     Recall,
-    draw_pairs,
+    note,
     share_right,
+    train_on_pairs,
 )
 from benchmarks.run import Results, Run
 from tested_transformer.attentions import (
@@ -100,21 +100,15 @@ def with_new_indexers(model: Recall, seed: int) -> Recall:
 
 def train(model: Recall, seed: int, steps: int) -> None:
     """Train a model to recall, and its indexers, if it has any."""
-    generator = seeded(seed)
     indexers = [
         module for module in model.modules() if isinstance(module, EntryIndexer)
     ]
 
-    def loss_at(step: int) -> Tensor:
-        pairs = TRAINED[step % len(TRAINED)]
-        keys, values, answers = draw_pairs(BATCH, pairs, generator)
-        logits = model(keys, values)[:, pairs:]
-        loss = F.cross_entropy(logits.flatten(0, 1), answers.flatten())
-        if not indexers:
-            return loss
-        return loss + torch.stack([indexer.index_loss for indexer in indexers]).mean()
+    def to_loss(answering: Tensor) -> Tensor:
+        losses = [indexer.index_loss for indexer in indexers]
+        return answering + torch.stack(losses).mean() if losses else answering
 
-    fit(model.train(), loss_at, Descent(steps, 5e-3, 30, 1.0, betas=(0.9, 0.98)))
+    train_on_pairs(model.train(), seed, steps, TRAINED, to_loss=to_loss)
     model.eval()
 
 
@@ -124,10 +118,9 @@ def measure(run: Run) -> Results:
     right: dict[str, dict[str, list[float]]] = {}
 
     def test(way: str, model: Recall) -> None:
-        shares = right.setdefault(way, {str(pairs): [] for pairs in ASKED})
         for pairs in ASKED:
-            shares[str(pairs)].append(share_right(model, tests, pairs, seeded(0)))
-        print(way, {pairs: row[-1] for pairs, row in shares.items()}, flush=True)
+            note(right, way, pairs, share_right(model, tests, pairs, seeded(0)))
+        print(way, right[way], flush=True)
 
     for seed in seeds:
         for way, settings in WAYS.items():
@@ -168,22 +161,19 @@ def _cost(run: Run) -> dict[str, Any]:
     """Count and time a query after many tokens, and all queries of a text."""
     lengths = (1024,) if run.quick else (1024, 4096, 16384, 65536)
     text_lengths = (256,) if run.quick else (1024, 4096)
-    rounds = 2 if run.quick else 25
-    size = {"heads": HEADS, "width": WIDTH, "window": WINDOW, "chosen": READ}
-    size |= {"index heads": INDEX_HEADS, "index width": INDEX_WIDTH}
-    results: dict[str, Any] = {"size": size, "one query": {}, "a whole text": {}}
-    for kind, context_lengths, times in (
-        ("one query", lengths, rounds),
-        ("a whole text", text_lengths, max(2, rounds // 8)),
-    ):
-        for length in context_lengths:
-            num_queries = 1 if kind == "one query" else length
-            row = _timed(num_queries, length, times)
-            if kind == "one query":
-                row["bytes"] = _bytes(length)
-            results[kind][str(length)] = row
-            print(kind, length, row, flush=True)
-    return results
+    rounds, text_rounds = (2, 2) if run.quick else (25, 3)
+    return {
+        "size": {
+            "heads": HEADS,
+            "width": WIDTH,
+            "window": WINDOW,
+            "chosen": READ,
+            "index heads": INDEX_HEADS,
+            "index width": INDEX_WIDTH,
+        },
+        "one query": {str(n): _timed(1, n, rounds) for n in lengths},
+        "a whole text": {str(n): _timed(n, n, text_rounds) for n in text_lengths},
+    }
 
 
 _LAYERS = {
@@ -216,7 +206,10 @@ def _bytes(length: int) -> dict[str, int]:
 
 
 def _timed(num_queries: int, length: int, rounds: int) -> dict[str, dict[str, float]]:
-    """Return multiplications of the last query, and processor milliseconds of all."""
+    """Return multiplications of the last query, and processor milliseconds of all.
+
+    Of a single query, also the memory of the caches.
+    """
     generator = seeded(length)
 
     def some(*shape: int) -> Tensor:
@@ -255,8 +248,6 @@ def _timed(num_queries: int, length: int, rounds: int) -> dict[str, dict[str, fl
         read = count if most is None else min(most, count)
         scoring = 0 if most is None else INDEX_HEADS * (INDEX_WIDTH + 1) * count
         products[name] = 2 * HEADS * WIDTH * (min(WINDOW, length) + read) + scoring
-    taken = in_turns(calls, rounds=rounds, clock=time.process_time)
-    milliseconds = {
-        name: round(1000 * times.median, 3) for name, times in taken.items()
-    }
-    return {"products": products, "ms": milliseconds}
+    times = in_turns(calls, rounds=rounds, clock=time.process_time)
+    row = {"products": products, "ms": milliseconds(times)}
+    return row | ({"bytes": _bytes(length)} if num_queries == 1 else {})

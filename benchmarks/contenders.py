@@ -1,6 +1,6 @@
 """What every contender offers, and the sizes at which they are compared."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -11,8 +11,8 @@ from torch.optim import Optimizer
 from tested_transformer.gpt import GPTConfig
 
 __all__ = [
-    *("SMALL", "Contender", "Size", "as_batch", "beside_ours", "config_of"),
-    *("continued", "formula", "num_parameters"),
+    *("SMALL", "Contender", "Size", "as_batch", "config_of", "continued", "formula"),
+    "num_parameters",
 ]
 
 
@@ -129,15 +129,3 @@ def formula(size: Size) -> int:
 def as_batch(tokens: list[int]) -> Tensor:
     """Return a batch of one sequence."""
     return torch.tensor([tokens], dtype=torch.long)
-
-
-def beside_ours(
-    entries: Mapping[str, dict], compare: Callable[[dict, dict], object]
-) -> dict[str, dict[str, object]]:
-    """Compare the entry of each other contender with each of ours."""
-    ours = [name for name in entries if name.startswith("ours")]
-    others = {name: entry for name, entry in entries.items() if name not in ours}
-    return {
-        own: {name: compare(entry, entries[own]) for name, entry in others.items()}
-        for own in ours
-    }

@@ -1,7 +1,7 @@
 """Measure the cost of a training step, in operations and time, against each size.
 
-PyTorch counts the operations of a step with open attention, whose products it knows;
-the record also has a count by formula. The time is that of fused attention.
+PyTorch counts the operations of a step with open attention, whose products it knows.
+The time is that of fused attention.
 """
 
 from dataclasses import replace
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.contenders import SMALL, Size, formula
-from benchmarks.measuring import in_turns, slope
+from benchmarks.contenders import SMALL, Size
+from benchmarks.measuring import in_turns
 from benchmarks.ours import Ours
 from benchmarks.run import Results, Run
 from benchmarks.train import batches_of, training_step
@@ -58,12 +58,9 @@ def measure(run: Run) -> Results:
             "values": values,
             "step_ms": [round(1000 * median, 3) for median in medians],
             "operations": counts,
-            "operations_by_formula": [formula(size) for size in sizes],
             "operations_per_second": [
                 round(count / median)
                 for count, median in zip(counts, medians, strict=True)
             ],
-            "slope_of_time": round(slope(values, medians), 3),
-            "slope_of_operations": round(slope(values, counts), 3),
         }
     return {"around": vars(SMALL), "sweeps": sweeps}

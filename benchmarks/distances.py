@@ -8,14 +8,16 @@ GRU on the book's stories.
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks.contenders import num_parameters
 from benchmarks.learning import Descent, fit, fit_to_text, seeded
+from benchmarks.parts import PARTS
 from benchmarks.run import Results, Run
 from tested_transformer.data import WordTokenizer, load_corpus, split
 from tested_transformer.gpt import GPT, GPTConfig
@@ -51,13 +53,6 @@ class Recurrent(nn.Module):
         return self.head(states)
 
 
-class _Zeros(nn.Module):
-    """Queries of zeros give equal scores."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.zeros_like(x)
-
-
 def _attention() -> GPT:
     length = LONGEST + 2 * QUESTIONS
     size = {"d_model": 64, "num_heads": 4, "num_layers": 1, "max_seq_len": length}
@@ -67,7 +62,7 @@ def _attention() -> GPT:
 def _averages() -> GPT:
     model = _attention()
     for block in model.blocks:
-        block.attention.q_proj = _Zeros()
+        PARTS["plain averages"].change(block)
     return model
 
 
@@ -162,7 +157,7 @@ def _gru_on_stories(steps: int, seeds: tuple[int, ...]) -> dict[str, object]:
             fit_to_text(model, tokens, descent, batch=16, length=64, seed=seed)
             losses.append(round(evaluate(model, held_out[:16384], seq_len=64), 4))
             number.append(round(number_right(model, words, stories), 4))
-        size = sum(parameter.numel() for parameter in model.parameters())
+        size = num_parameters(model)
         rows[str(rate)] = {"loss": losses, "number": number, "parameters": size}
         print("stories", rate, rows[str(rate)], flush=True)
     return rows
@@ -182,54 +177,41 @@ def measure(run: Run) -> Results:
         sweep[kind] = {str(rate): share for rate, share in shares.items()}
         print(kind, sweep[kind], flush=True)
 
-    right: dict[str, dict[str, list[float]]] = {kind: {} for kind in KINDS}
-    seconds: dict[str, dict[str, list[float]]] = {kind: {} for kind in KINDS}
-    few: dict[str, dict[str, list[float]]] = {"GRU": {}, "attention": {}}
-    for length in LENGTHS:
-        for kind in KINDS:
-            descent = descend(steps, rates[kind])
-            runs = [_train(kind, length, seed, descent) for seed in seeds]
-            right[kind][str(length)] = [_right(model, length) for model, _ in runs]
-            seconds[kind][str(length)] = [round(cpu_time, 2) for _, cpu_time in runs]
-            print(length, kind, right[kind][str(length)], flush=True)
-        for kind, row in few.items():
-            descent = descend(steps, rates[kind])
-            row[str(length)] = [
-                _right(
-                    _train(kind, length, seed, descent, few=True)[0], length, few=True
-                )
-                for seed in seeds
-            ]
-            print(length, kind, "first four", row[str(length)], flush=True)
-    longer: dict[str, dict[str, list[float]]] = {}
-    for name, kind, times, lengths, first in (
-        ("GRU, four times the steps", "GRU", 4, LENGTHS[:3], False),
-        ("GRU, first four, four times the steps", "GRU", 4, LENGTHS, True),
-        ("attention, twice the steps", "attention", 2, LENGTHS[3:], False),
-    ):
+    def learned(
+        kind: str,
+        lengths: Sequence[int] = LENGTHS,
+        times: int = 1,
+        *,
+        few: bool = False,
+    ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+        """Return by length what all seeds got right, and their seconds of training."""
         descent = descend(times * steps, rates[kind])
-        longer[name] = {}
+        right: dict[str, list[float]] = {}
+        seconds: dict[str, list[float]] = {}
         for length in lengths:
-            runs = [_train(kind, length, seed, descent, few=first) for seed in seeds]
-            longer[name][str(length)] = [
-                _right(model, length, few=first) for model, _ in runs
-            ]
-            print(length, name, longer[name][str(length)], flush=True)
-    parameters = {
-        kind: sum(p.numel() for p in make(kind, 0).parameters()) for kind in KINDS
-    }
+            runs = [_train(kind, length, seed, descent, few=few) for seed in seeds]
+            right[str(length)] = [_right(model, length, few=few) for model, _ in runs]
+            seconds[str(length)] = [round(cpu_time, 2) for _, cpu_time in runs]
+        print(kind, times, few, right, flush=True)
+        return right, seconds
+
+    of_kinds = {kind: learned(kind) for kind in KINDS}
     return {
         "seeds": [*seeds],
         "steps": steps,
-        "parameters": parameters,
+        "parameters": {kind: num_parameters(make(kind, 0)) for kind in KINDS},
         "sweep": sweep,
         "rates": rates,
         "pairs": {
             str(length): _pairs_right(length, steps // 5 + 1) for length in LENGTHS
         },
-        "right": right,
-        "first four": few,
-        **longer,
-        "seconds": seconds,
+        "right": {kind: right for kind, (right, _) in of_kinds.items()},
+        "first four": {
+            kind: learned(kind, few=True)[0] for kind in ("GRU", "attention")
+        },
+        "GRU, four times the steps": learned("GRU", LENGTHS[:3], 4)[0],
+        "GRU, first four, four times the steps": learned("GRU", times=4, few=True)[0],
+        "attention, twice the steps": learned("attention", LENGTHS[3:], 2)[0],
+        "seconds": {kind: seconds for kind, (_, seconds) in of_kinds.items()},
         "stories": _gru_on_stories(steps, seeds),
     }

@@ -2,8 +2,7 @@
 
 The three were trained alike on stories, from seeds 1, 2 and 3. Each continues the same
 starts of new stories. The heads are trained on top of each, which stays as it is. Only
-tokens and passes are counted, so nothing depends on the
-machine's speed.
+tokens and passes are counted, so nothing depends on the machine's speed.
 """
 
 from collections.abc import Sequence
@@ -12,10 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from benchmarks.learning import Descent, fit
+from benchmarks.contenders import num_parameters
+from benchmarks.learning import Descent
 from benchmarks.run import Results, Run
-from benchmarks.several import train_draft
-from tested_transformer.data import batch_at, load_corpus
+from benchmarks.several import train_draft, train_heads
+from tested_transformer.data import load_corpus
 from tested_transformer.decoding import (
     ChainDrafter,
     ChainedGPT,
@@ -26,7 +26,6 @@ from tested_transformer.decoding import (
     Sampling,
     Speculation,
     TreeDrafter,
-    multi_token_loss,
     speculate,
 )
 from tested_transformer.decoding.sampling import Probabilities, softmax
@@ -39,8 +38,6 @@ __all__ = ["Setting", "measure"]
 SHAPES = ((1,) * 6, (2, 1, 1), (1, 1, 1), (2, 2), (3, 1), (1, 1), (6,), (1,))
 PROMPT = 8
 GREEDY = Sampling(temperature=0.0).probabilities
-
-
 NUM_TOKENS = 4  # of the heads, the next one included
 
 
@@ -148,36 +145,20 @@ def _heads(
         "chain, one head": (shared, ChainDrafter(shared)),
     }
     results: dict[str, dict] = {}
+    steps = setting.head_steps
+    descent = Descent(steps, 2e-3, warm_up=max(1, steps // 10))
     for name, (model, drafter) in drafters.items():
-        losses = train_heads(model, tokens, steps=setting.head_steps, seed=seed)
+        losses = train_heads(
+            model, tokens, descent, seed=seed, batch_size=16, seq_len=64
+        )
         written = _continued(gpt, drafter, starts, setting)
         results[name] = {
-            "parameters": sum(p.numel() for p in model.further.parameters()),
+            "parameters": num_parameters(model.further),
             "losses": losses,
             "tokens per pass": _tokens_per_pass(written),
             "stayed": [_stayed(written, ahead) for ahead in range(1, NUM_TOKENS)],
         }
     return results
-
-
-def train_heads(
-    model: MultiTokenGPT | ChainedGPT, tokens: Tensor, *, steps: int, seed: int
-) -> list[float]:
-    """Train the further heads alone, and return the last losses of all."""
-    model.requires_grad_(False)
-    model.further.requires_grad_()
-    last: list[float] = []
-
-    def loss_at(step: int) -> Tensor:
-        size = {"batch_size": 16, "seq_len": 64}
-        inputs, targets = batch_at(tokens, step=step, seed=seed, **size)
-        losses = multi_token_loss(model(inputs), targets)
-        last[:] = losses.tolist()
-        return losses.sum()
-
-    fit(model, loss_at, Descent(steps, 2e-3, warm_up=max(1, steps // 10)))
-    model.eval()
-    return [round(loss, 4) for loss in last]
 
 
 def _stayed(written: Sequence[Speculation], ahead: int) -> float:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benchmarks.indexer import PAIRS, TRAINED, reading
 from benchmarks.learning import seeded
-from benchmarks.recall import NUM_LAYERS, Recall, draw_pairs, train_on_pairs
+from benchmarks.recall import NUM_LAYERS, Recall, draw_pairs, note, train_on_pairs
 from benchmarks.run import Results, Run
 from transformer_book.eviction import RULES, Evicting
 
@@ -71,15 +71,14 @@ def measure(run: Run) -> Results:
             # With room for all keys, every rule keeps them.
             core = {"rule": RULES[0] if rule == "all keys" else rule, "count": count}
             right, place = answers_right(reading(plain, Evicting(**core)), tests, 0)
-            once.setdefault(rule, {}).setdefault(str(count), []).append(share(right))
+            note(once, rule, count, share(right))
             if count == QUARTERS_OF:
                 parts = [right[place * 4 // PAIRS == part] for part in range(4)]
                 quarters.setdefault(rule, []).append([share(part) for part in parts])
             model = reading(plain, Evicting(**core, start=PAIRS + QUESTIONS))
             for name, table in later.items():
                 right, _ = answers_right(model, tests, QUESTIONS, again=name == AGAIN)
-                shares = table.setdefault(rule, {}).setdefault(str(count), [])
-                shares.append(share(right))
+                note(table, rule, count, share(right))
         print(seed, once, quarters, later, flush=True)
     return {
         "size": {"steps": steps, "pairs": PAIRS, "tests": tests, "before": QUESTIONS},

@@ -1,4 +1,4 @@
-"""Measure tokens per second for one sequence, at each contender's best thread count.
+"""Measure tokens per second for one sequence, with each number of threads.
 
 Beyond its context a model can only continue from a part of the text. All contenders
 with a cache follow the policy of this library: when the context is full, its last half
@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from benchmarks.contenders import SMALL, Contender, beside_ours, num_parameters
+from benchmarks.contenders import SMALL, Contender, num_parameters
 from benchmarks.measuring import in_turns
 from benchmarks.ours import Ours, contestants, scatter
 from benchmarks.peers import RaschkaFast, TransformersGPT2, load
@@ -47,16 +47,7 @@ def measure(run: Run) -> Results:
         for (name, way), taken in times.items():
             speed = round(count / taken.median, 1)
             entries[name]["tokens_per_second"][way] = speed
-        for entry in entries.values():
-            speeds = entry["tokens_per_second"]
-            entry["best_way"] = max(speeds, key=speeds.__getitem__)
-            entry["best"] = speeds[entry["best_way"]]
-        contexts[str(context)] = {
-            "contenders": entries,
-            "ratios": beside_ours(
-                entries, lambda theirs, ours: round(ours["best"] / theirs["best"], 2)
-            ),
-        }
+        contexts[str(context)] = {"contenders": entries}
     return {"tokens": count, "contexts": contexts}
 
 

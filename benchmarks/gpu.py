@@ -7,7 +7,6 @@ a memory copy, for comparison with what the library reaches.
 """
 
 import re
-import statistics
 import subprocess
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from benchmarks.launches import training_pass
 from benchmarks.measuring import (
     answer_order,
     in_a_process,
+    in_turns,
     mib,
     peak_memory,
     slope,
@@ -421,22 +421,14 @@ def seconds(
     call: Callable[[], object], device: str, *, rounds: int, warm_up: int = 1
 ) -> float:
     """Return the median time of a call, with the device idle before and after."""
-    for _ in range(warm_up):
-        call()
-    taken: list[float] = []
-    for _ in range(rounds):
-        wait(device)
-        start = time.perf_counter()
-        call()
-        wait(device)
-        taken.append(time.perf_counter() - start)
-    return statistics.median(taken)
 
+    def clock() -> float:
+        if device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter()
 
-def wait(device: str) -> None:
-    """Wait until the device has finished its work."""
-    if device == "cuda":
-        torch.cuda.synchronize()
+    times = in_turns({"call": call}, rounds=rounds, warm_up=warm_up, clock=clock)
+    return times["call"].median
 
 
 def _part(name: str, **setting: Any) -> dict | str:

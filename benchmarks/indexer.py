@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from benchmarks.learning import Descent, fit, seeded
-from benchmarks.measuring import in_turns
+from benchmarks.learning import seeded
+from benchmarks.measuring import in_turns, milliseconds
 from benchmarks.recall import (
     BATCH,
     D_MODEL,
@@ -24,6 +23,7 @@ from benchmarks.recall import (
     NUM_LAYERS,
     Recall,
     draw_pairs,
+    note,
     share_right,
     train_on_pairs,
 )
@@ -117,22 +117,17 @@ def train_on(
     model: Recall, seed: int, steps: int, *, part: str, rate: float = SLOW
 ) -> None:
     """Train ``all`` parameters, those of the ``indexers``, or all the ``others``."""
-    generator = seeded(seed)
     for name, parameter in model.named_parameters():
         in_indexer = "indexer" in name
         parameter.requires_grad_(part == "all" or in_indexer == (part == "indexers"))
     indexed = isinstance(model.layers[0].core, torch.nn.Module) and part != "others"
 
-    def loss_at(step: int) -> Tensor:
-        pairs = TRAINED[step % len(TRAINED)]
-        keys, values, answers = draw_pairs(BATCH, pairs, generator)
-        logits = model(keys, values)[:, pairs:]
+    def to_loss(answering: Tensor) -> Tensor:
         if part == "indexers":
             return index_loss(model)
-        answering = F.cross_entropy(logits.flatten(0, 1), answers.flatten())
         return answering + index_loss(model) if indexed else answering
 
-    fit(model.train(), loss_at, Descent(steps, rate, 30, 1.0, betas=(0.9, 0.98)))
+    train_on_pairs(model.train(), seed, steps, TRAINED, rate=rate, to_loss=to_loss)
     model.eval()
 
 
@@ -180,8 +175,7 @@ def measure(run: Run) -> Results:
                 "random keys": _control(plain, "random keys", count),
             }
             for way, model in models.items():
-                shares = right.setdefault(way, {}).setdefault(str(count), [])
-                shares.append(test(model))
+                note(right, way, count, test(model))
         keys = replace(INDEXER, keys_per_query=FEWEST)
         for way, part, model in (
             ("all keys, no indexer", "all", copy.deepcopy(plain)),
@@ -227,20 +221,18 @@ def _cost(run: Run) -> dict[str, Any]:
     """Count and time what a query costs: one after many keys, or that of a text."""
     lengths = (512,) if run.quick else (1024, 4096, 16384, 65536)
     text_lengths = (64,) if run.quick else (1024, 4096)
-    rounds = 2 if run.quick else 25
-    size = {"heads": HEADS, "width": WIDTH, "keys read": READ}
-    size |= {"index heads": INDEX_HEADS, "index width": INDEX_WIDTH}
-    results: dict[str, Any] = {"size": size, "one query": {}, "a whole text": {}}
-    for kind, context_lengths, times in (
-        ("one query", lengths, rounds),
-        ("a whole text", text_lengths, max(2, rounds // 8)),
-    ):
-        for length in context_lengths:
-            num_queries = 1 if kind == "one query" else length
-            row = _timed(num_queries, length, times)
-            results[kind][str(length)] = row
-            print(kind, length, row, flush=True)
-    return results
+    rounds, text_rounds = (2, 2) if run.quick else (25, 3)
+    return {
+        "size": {
+            "heads": HEADS,
+            "width": WIDTH,
+            "keys read": READ,
+            "index heads": INDEX_HEADS,
+            "index width": INDEX_WIDTH,
+        },
+        "one query": {str(n): _timed(1, n, rounds) for n in lengths},
+        "a whole text": {str(n): _timed(n, n, text_rounds) for n in text_lengths},
+    }
 
 
 def _timed(num_queries: int, length: int, rounds: int) -> dict[str, float]:
@@ -277,14 +269,10 @@ def _timed(num_queries: int, length: int, rounds: int) -> dict[str, float]:
         "choosing": lambda: choose_keys(scores, READ),
         "reading": read,
     }
-    taken = in_turns(calls, rounds=rounds, clock=time.process_time)
-    milliseconds = {
-        name: round(1000 * times.median, 3) for name, times in taken.items()
-    }
-    scoring = INDEX_HEADS * (INDEX_WIDTH + 1) * length
+    times = in_turns(calls, rounds=rounds, clock=time.process_time)
     return {
         "products, all keys": 2 * HEADS * WIDTH * length,
-        "products, scoring": scoring,
+        "products, scoring": INDEX_HEADS * (INDEX_WIDTH + 1) * length,
         "products, reading": 2 * HEADS * WIDTH * READ,
-        **milliseconds,
+        **milliseconds(times),
     }

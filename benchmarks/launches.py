@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from benchmarks.measuring import in_turns
+from benchmarks.measuring import in_turns, milliseconds
 from benchmarks.run import Results, Run
 from tested_transformer.attentions import ATTENTIONS
 from tested_transformer.decoding import CachedReader, Decoder
@@ -150,10 +150,9 @@ def measure(run: Run) -> Results:
     passes: dict[str, dict[str, dict[str, float]]] = {name: {} for name in ATTENTIONS}
     for length in lengths:
         runs = {name: training_pass(name, length) for name in ATTENTIONS}
-        times = in_turns(runs, rounds=rounds, clock=time.process_time)
+        times = milliseconds(in_turns(runs, rounds=rounds, clock=time.process_time))
         for name, one in runs.items():
-            seconds = {"ms": round(1000 * times[name].median, 3)}
-            passes[name][str(length)] = vars(counted(one)) | seconds
+            passes[name][str(length)] = {**vars(counted(one)), "ms": times[name]}
             print(length, name, passes[name][str(length)], flush=True)
     tokens = {name: vars(counted(written_token(name, lengths[0]))) for name in READERS}
     return {

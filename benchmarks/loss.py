@@ -6,7 +6,6 @@ Our models run the library's loop, seed after seed. One function evaluates all o
 on every token of the validation text.
 """
 
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -126,16 +125,6 @@ def measure(run: Run) -> Results:
             theirs = run_nanogpt(run, validation)
         one = run_ours(racer, data, validation, seed=seed)
         entries[racer.contender.name]["runs"].append(one)
-    for entry in entries.values():
-        seconds = [one["training_seconds"] for one in entry["runs"]]
-        worst = max(one["loss"] for one in entry["runs"])
-        entry["median_seconds"] = round(statistics.median(seconds), 2)
-        entry["slowest_seconds"] = max(seconds)
-        entry["worst_loss"] = worst
-        entry["every_seed_at_target"] = worst <= entry["target_loss"]
-        if isinstance(theirs, dict):
-            speed_up = theirs["training_seconds"] / entry["median_seconds"]
-            entry["nanogpt_over_ours"] = round(speed_up, 2)
     return {
         "validation_tokens": len(validation),
         "contenders": entries,

@@ -20,8 +20,8 @@ import torch
 from benchmarks import STANDINS
 
 __all__ = [
-    *("Times", "answer_order", "in_a_process", "in_turns", "mib", "peak_memory"),
-    "slope",
+    *("Times", "answer_order", "in_a_process", "in_turns", "mib", "milliseconds"),
+    *("peak_memory", "slope"),
 ]
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -94,6 +94,11 @@ def in_turns(
                 call()
                 seconds[name].append(clock() - start)
     return {name: Times.of(taken) for name, taken in seconds.items()}
+
+
+def milliseconds(times: Mapping[str, Times], digits: int = 3) -> dict[str, float]:
+    """Return the median of each, in milliseconds."""
+    return {name: round(1000 * taken.median, digits) for name, taken in times.items()}
 
 
 def slope(xs: Sequence[float], ys: Sequence[float]) -> float:

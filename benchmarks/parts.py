@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from benchmarks.contenders import num_parameters
 from benchmarks.run import Results, Run
 from tested_transformer.data import WordTokenizer, load_corpus, split
 from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig
@@ -27,7 +28,6 @@ __all__ = [
     "combined",
     "measure",
     "rates",
-    "train_part",
     "train_parts",
 ]
 
@@ -185,7 +185,7 @@ def combined(*parts: Part) -> Part:
     return Part(model, recipe, change)
 
 
-def train_part(part: Part, seed: int, tokens: Tensor, vocab_size: int) -> GPT:
+def _train_part(part: Part, seed: int, tokens: Tensor, vocab_size: int) -> GPT:
     """Train the book's model with one thing changed."""
     torch.manual_seed(seed)
     model = GPT(GPTConfig(vocab_size=vocab_size, **SIZE | part.model))
@@ -200,7 +200,7 @@ def measure(run: Run) -> Results:
     return train_parts(run, PARTS)
 
 
-def train_parts(run: Run, parts: Mapping[str, Part]) -> Results:
+def train_parts(run: Run, parts: Mapping[str, Part]) -> dict[str, Any]:
     """Train the book's model with each change from some seeds, and measure them."""
     text = load_corpus("stories").text
     words = WordTokenizer.from_text(text)
@@ -210,10 +210,10 @@ def train_parts(run: Run, parts: Mapping[str, Part]) -> Results:
     rows: dict[str, dict[str, Any]] = {}
     for name, part in parts.items():
         if run.quick:
-            part = replace(part, recipe={**part.recipe, "steps": 2})
-        row: dict[str, Any] = {key: [] for key in ("loss", *_MEASURED)}
+            part = replace(part, recipe=part.recipe | {"steps": 2, "warmup": 0})
+        row: dict[str, Any] = {}
         for seed in seeds:
-            model = train_part(part, seed, tokens, words.vocab_size)
+            model = _train_part(part, seed, tokens, words.vocab_size)
             windows = 4 if run.quick else 256
             honest = honest_loss(model, held_out, num_windows=windows)
             scores = {
@@ -223,13 +223,10 @@ def train_parts(run: Run, parts: Mapping[str, Part]) -> Results:
                 "sentences": sentences_right(model, words),
             }
             for key, value in scores.items():
-                row[key].append(round(value, 4))
-        row["parameters"] = sum(parameter.numel() for parameter in model.parameters())
+                row.setdefault(key, []).append(round(value, 4))
+        row["parameters"] = num_parameters(model)
         row["cache"] = model.new_cache().nbytes
         row["tells"] = tell(model, words)
         rows[name] = row
         print(name, row, flush=True)
     return {"seeds": [*seeds], "size": SIZE, "recipe": RECIPE, "rows": rows}
-
-
-_MEASURED = ("one_pass", "number", "sentences")

@@ -17,8 +17,8 @@ from tested_transformer import MultiHeadAttention
 from tested_transformer.attentions import DeltaAttention, LinearAttention
 
 __all__ = [
-    *("BATCH", "D_MODEL", "KINDS", "NUM_HEADS", "NUM_LAYERS", "Recall", "draw_pairs"),
-    *("TRAINED", "measure", "share_right", "train_on_pairs"),
+    *("BATCH", "D_MODEL", "KINDS", "NUM_HEADS", "NUM_LAYERS", "TRAINED", "Recall"),
+    *("draw_pairs", "measure", "note", "share_right", "train_on_pairs"),
 ]
 
 NUM_KEYS, NUM_VALUES = 64, 16
@@ -48,10 +48,14 @@ class Recall(nn.Module):
 
     Args:
         layers: The name of each layer.
+        windows: The window of each layer, if all can have one.
     """
 
-    def __init__(self, layers: Sequence[str]) -> None:
+    def __init__(
+        self, layers: Sequence[str], windows: Sequence[int | None] = ()
+    ) -> None:
         super().__init__()
+        self.options = [{"window": window} for window in windows] or [{}] * len(layers)
         self.key = nn.Embedding(NUM_KEYS, D_MODEL)
         self.value = nn.Embedding(NUM_VALUES + 1, D_MODEL)
         self.norms = nn.ModuleList(nn.RMSNorm(D_MODEL) for _ in layers)
@@ -61,8 +65,9 @@ class Recall(nn.Module):
     def forward(self, keys: Tensor, values: Tensor) -> Tensor:
         """Return the logits of the values at each position."""
         x = self.key(keys) + self.value(values)
-        for norm, layer in zip(self.norms, self.layers, strict=True):
-            x = x + layer(norm(x), causal=True)
+        layers = zip(self.norms, self.layers, self.options, strict=True)
+        for norm, layer, options in layers:
+            x = x + layer(norm(x), causal=True, **options)
         return self.head(x)
 
 
@@ -90,7 +95,6 @@ def measure(run: Run) -> Results:
     steps, seeds, tests = (8, (1,), 2) if run.quick else (500, (1, 2, 3), 256)
     right: dict[str, dict[str, list[float]]] = {}
     for name, layers in KINDS.items():
-        right[name] = {str(pairs): [] for pairs in ASKED}
         for seed in seeds:
             torch.manual_seed(seed)
             model = Recall(layers)
@@ -98,8 +102,8 @@ def measure(run: Run) -> Results:
             generator = seeded(0)
             for pairs in ASKED:
                 share = share_right(model, tests, pairs, generator)
-                right[name][str(pairs)].append(share)
-            print(name, seed, {p: r[-1] for p, r in right[name].items()}, flush=True)
+                note(right, name, pairs, share)
+            print(name, seed, right[name], flush=True)
     return {
         "size": {
             "keys": NUM_KEYS,
@@ -118,18 +122,34 @@ def measure(run: Run) -> Results:
 
 
 def train_on_pairs(
-    model: Recall, seed: int, steps: int, lengths: Sequence[int]
+    model: Recall,
+    seed: int,
+    steps: int,
+    lengths: Sequence[int],
+    *,
+    rate: float = 5e-3,
+    to_loss: Callable[[Tensor], Tensor] = lambda answering: answering,
 ) -> None:
-    """Train a model to recall values, with these numbers of pairs in turn."""
+    """Train a model to recall values, with these numbers of pairs in turn.
+
+    ``to_loss`` may add something to the loss of the answers, or replace it.
+    """
     generator = seeded(seed)
 
     def loss_at(step: int) -> Tensor:
         pairs = lengths[step % len(lengths)]
         keys, values, answers = draw_pairs(BATCH, pairs, generator)
         logits = model(keys, values)[:, pairs:]
-        return F.cross_entropy(logits.flatten(0, 1), answers.flatten())
+        return to_loss(F.cross_entropy(logits.flatten(0, 1), answers.flatten()))
 
-    fit(model, loss_at, Descent(steps, 5e-3, warm_up=30, clip=1.0, betas=(0.9, 0.98)))
+    fit(model, loss_at, Descent(steps, rate, 30, clip=1.0, betas=(0.9, 0.98)))
+
+
+def note(
+    table: dict[str, dict[str, list[float]]], row: str, column: object, number: float
+) -> None:
+    """Add the number of one more seed to a cell of a table."""
+    table.setdefault(row, {}).setdefault(str(column), []).append(number)
 
 
 @torch.no_grad()

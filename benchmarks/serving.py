@@ -341,7 +341,6 @@ def _measured(seeds: Sequence[int], count: int) -> dict[str, Any]:
     }
     report: dict[str, Any] = {name: [] for name in policies}
     for seed in seeds:
-        requests, arrivals = _of_all_lengths(count, seed), [0.0] * count
         for name, policy in policies.items():
             requests = _of_all_lengths(count, seed)
             last = [time.process_time()]
@@ -351,7 +350,10 @@ def _measured(seeds: Sequence[int], count: int) -> dict[str, Any]:
                 return last[-1] - last[-2]
 
             served = serve(
-                Server(model, **policy), requests, arrivals=arrivals, seconds=lap
+                Server(model, **policy),
+                requests,
+                arrivals=[0.0] * count,
+                seconds=lap,
             )
             tokens = sum(len(request.answer) for request in requests)
             report[name].append(round(tokens / served.seconds, 1))

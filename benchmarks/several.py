@@ -1,9 +1,9 @@
 """Measure speculative decoding with three kinds of drafts.
 
-It uses the three shipped models of the grammar corpus. For each, a
-small model of one layer, and two further heads on the frozen trunk, are trained with
-its seed. Each model continues the same starts of held-out text, without a draft and
-with each kind of draft, always in the loop of ``speculate``.
+It uses the three shipped models of the grammar corpus. For each, a small model of one
+layer, and two further heads on the frozen trunk, are trained with its seed. Each model
+continues the same starts of held-out text, without a draft and with each kind of draft,
+always in the loop of ``speculate``.
 
 All times are CPU times, so that they do not depend on other programs; with one thread
 they equal those of an idle machine.
@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 
 from benchmarks.learning import Descent, fit
-from benchmarks.measuring import in_turns
+from benchmarks.measuring import in_turns, milliseconds
 from benchmarks.run import Results, Run
 from benchmarks.steps import step_call
 from tested_transformer.checkpoints import load_shipped
 from tested_transformer.data import batch_at, load_corpus, split, tokenizer_from_dict
 from tested_transformer.decoding import (
+    ChainedGPT,
     Drafter,
     HeadDrafter,
     ModelDrafter,
@@ -36,7 +37,7 @@ from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import Recipe, train
 from transformer_book import model_folder
 
-__all__ = ["Setting", "add_heads", "measure", "train_draft"]
+__all__ = ["Setting", "add_heads", "measure", "train_draft", "train_heads"]
 
 TARGETS = ("grammar", "grammar-2", "grammar-3")
 PROMPT, NUM_TOKENS, NUM_DRAFTED = 24, 3, (1, 2, 4, 6)
@@ -55,12 +56,7 @@ class Setting:
 
 
 QUICK = Setting(
-    targets=TARGETS[:1],
-    steps=2,
-    prompts=1,
-    rounds=1,
-    new_tokens=12,
-    seeds=(1,),
+    targets=TARGETS[:1], steps=2, prompts=1, rounds=1, new_tokens=12, seeds=(1,)
 )
 
 
@@ -92,22 +88,40 @@ def train_draft(target: GPT, tokens: Tensor, *, steps: int, seed: int) -> GPT:
 def add_heads(
     target: GPT, tokens: Tensor, *, steps: int, seed: int
 ) -> tuple[MultiTokenGPT, list[float]]:
-    """Add further heads to a target, train only these, and return the last losses."""
+    """Add further heads to a target, train these, and return the last losses."""
     torch.manual_seed(seed)
     model = MultiTokenGPT(target, num_tokens=NUM_TOKENS)
+    descent = Descent(steps, 2e-3)
+    return model, train_heads(
+        model, tokens, descent, seed=seed, batch_size=12, seq_len=128
+    )
+
+
+def train_heads(
+    model: MultiTokenGPT | ChainedGPT,
+    tokens: Tensor,
+    descent: Descent,
+    *,
+    seed: int,
+    batch_size: int,
+    seq_len: int,
+) -> list[float]:
+    """Train the further heads alone, and return the last losses of all."""
     model.requires_grad_(False)
     model.further.requires_grad_()
     last: list[float] = []
 
     def loss_at(step: int) -> Tensor:
-        size = {"batch_size": 12, "seq_len": 128}
-        inputs, targets = batch_at(tokens, step=step, seed=seed, **size)
+        inputs, targets = batch_at(
+            tokens, step=step, seed=seed, batch_size=batch_size, seq_len=seq_len
+        )
         losses = multi_token_loss(model(inputs), targets)
         last[:] = losses.tolist()
         return losses.sum()
 
-    fit(model, loss_at, Descent(steps, 2e-3))
-    return model.eval(), [round(loss, 4) for loss in last]
+    fit(model, loss_at, descent)
+    model.eval()
+    return [round(loss, 4) for loss in last]
 
 
 def _drafts(setting: Setting) -> dict:
@@ -209,4 +223,4 @@ def _passes(target: GPT, small: GPT, setting: Setting) -> dict[str, float]:
     calls["small, 1"] = step_call(small, **size)
     rounds = 20 * setting.rounds
     times = in_turns(calls, rounds=rounds, calls=5, warm_up=2, clock=time.process_time)
-    return {key: round(1000 * taken.median, 4) for key, taken in times.items()}
+    return milliseconds(times, digits=4)

@@ -102,50 +102,35 @@ def measure(run: Run) -> Results:
     """Train every kind with three seeds on both tasks, and measure its behavior."""
     steps, text_steps, seeds = (4, 2, (1,)) if run.quick else (300, 300, (1, 2, 3))
     silent: dict[str, Any] = {}
-    text: dict[str, Any] = {}
-    maps: dict[str, Any] = {}
-    for marked in (True, False):
-        task = "marked" if marked else "unmarked"
+    for task, marked in (("marked", True), ("unmarked", False)):
         silent[task] = {}
         for kind in KINDS:
-            runs = []
-            for seed in seeds:
-                layer = _train_layer(kind, seed, steps, marked=marked)
-                runs.append(_look_at_layer(layer, marked=marked))
-                print(task, kind, seed, runs[-1], flush=True)
-                if marked and seed == seeds[0]:
-                    maps[kind] = _map(layer)
-            measured = {name: [run[name] for run in runs] for name in runs[0]}
-            silent[task][kind] = measured
+            layers = [_train_layer(kind, seed, steps, marked=marked) for seed in seeds]
+            looks = [_look_at_layer(layer, marked=marked) for layer in layers]
+            silent[task][kind] = _by_name(looks)
+            print(task, kind, silent[task][kind], flush=True)
     changed = _changed(steps, seeds)
     characters = 20_000 if run.quick else 300_000
     corpus = load_corpus("grammar", num_characters=characters)
     train, held_out, vocab_size = as_characters(corpus.text)
     # As when the record was made, no window ends with the last token.
     train, held_out = train[:-1], held_out[:-1]
-    for kind in (*KINDS, WIDER):
-        runs = []
-        for seed in seeds:
-            model = _train_gpt(kind, seed, text_steps, train, vocab_size)
-            runs.append(_look_at_gpt(model, held_out))
-            print("text", kind, seed, runs[-1], flush=True)
-        text[kind] = {name: [run[name] for run in runs] for name in runs[0]}
+
+    def on_text(kind: str, steps: int, times: float = 1) -> dict[str, list[float]]:
+        models = (
+            _train_gpt(kind, seed, steps, train, vocab_size, times) for seed in seeds
+        )
+        looks = _by_name([_look_at_gpt(model, held_out) for model in models])
+        print("text", kind, steps, times, looks, flush=True)
+        return looks
+
+    text = {kind: on_text(kind, text_steps) for kind in (*KINDS, WIDER)}
     longer = LONGER * text_steps
-
-    def losses(kind: str, steps: int, times: float = 1) -> list[float]:
-        final_losses = []
-        for seed in seeds:
-            model = _train_gpt(kind, seed, steps, train, vocab_size, times)
-            final_losses.append(_look_at_gpt(model, held_out)["loss"])
-        print("text", kind, steps, times, final_losses, flush=True)
-        return final_losses
-
-    later = {kind: losses(kind, longer) for kind in ("softmax", "gate")}
+    later = {kind: on_text(kind, longer)["loss"] for kind in ("softmax", "gate")}
     rates = {
-        f"{times:g}": {kind: losses(kind, text_steps, times) for kind in text}
+        f"{times:g}": {kind: on_text(kind, text_steps, times)["loss"] for kind in text}
         for times in TIMES
     }
-    x, _ = draw_questions(1, seeded(0))
     return {
         "size": {
             "silent": {"d_model": WIDTH, "heads": HEADS, "steps": steps},
@@ -161,12 +146,15 @@ def measure(run: Run) -> Results:
         "seeds": list(seeds),
         "silent": silent,
         "unmarked, changed": changed,
-        "asks": [bool(flag > 0) for flag in x[0, :, 1]],
-        "maps": maps,
         "text": text,
         "text, longer": {"steps": longer, **later},
         "text, times the rate": rates,
     }
+
+
+def _by_name(looks: list[dict[str, float]]) -> dict[str, list[float]]:
+    """Return each number of all seeds."""
+    return {name: [look[name] for look in looks] for name in looks[0]}
 
 
 def _unchanged(x: Tensor, *_: object, **__: object) -> Tensor:
@@ -257,15 +245,6 @@ def _look_at_layer(layer: nn.Module, *, marked: bool) -> dict[str, float]:
         "given, asking": sums[~silent].mean(),
     }
     return {name: round(value.item(), 4) for name, value in measured.items()}
-
-
-@torch.no_grad()
-def _map(layer: nn.Module) -> list[list[float]]:
-    """Return the weights of the head that looks most at the first token of a text."""
-    x, _ = draw_questions(1, seeded(0))
-    _, weights = layer(x, causal=True, return_weights=True)
-    head = weights[0, int(_first_share(weights)[0].mean(dim=-1).argmax())]
-    return [[round(weight, 3) for weight in row] for row in head.tolist()]
 
 
 def _train_gpt(

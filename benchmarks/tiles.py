@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.nn.attention.flex_attention import flex_attention
 
+from benchmarks.learning import seeded
 from benchmarks.run import Results, Run
 from tested_transformer import fused_attention
 from tested_transformer.attentions import (
@@ -45,8 +46,7 @@ def measure(run: Run) -> Results:
 
 
 def _at(length: int, attend: Callable[..., Any]) -> dict[str, Any]:
-    generator = torch.Generator().manual_seed(length)
-    q, k, v = torch.randn(3, 1, HEADS, length, WIDTH, generator=generator).unbind()
+    q, k, v = torch.randn(3, 1, HEADS, length, WIDTH, generator=seeded(length))
     alike = q[:, :, ::SIZE].repeat_interleave(SIZE, dim=2)
     _, seconds = _timed(lambda: fused_attention(q, k, v, causal=True))
     queries_by_kind = zip(ASKING, (q, alike), strict=True)

@@ -26,7 +26,7 @@ from tested_transformer.gpt import GPT
 from tested_transformer.interpret import gated_heads, record_heads, shut
 from tested_transformer.surgery import prune_heads, stretched_by
 
-__all__ = ["FEATURES", "SETTINGS", "row", "table", "tiny"]
+__all__ = ["FEATURES", "SETTINGS", "row", "tiny"]
 
 _WINDOW = {"sliding_window": 7}
 _EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
@@ -157,11 +157,6 @@ FEATURES: dict[str, tuple[Callable[[GPT, Tensor], float], float]] = {
 
 Each returns how far from these it is, or raises what the library says against it.
 """
-
-
-def table() -> dict[str, dict[str, str]]:
-    """Return the ``row`` of each family."""
-    return {name: row(name) for name in SETTINGS}
 
 
 def row(name: str) -> dict[str, str]:

@@ -152,7 +152,6 @@ def exhibit_layer(steps: Steps) -> ExchangeableAttention:
     return layer
 
 
-# --8<-- [start:matrix]
 def kill_matrix(exhibits: Iterable[Exhibit]) -> dict[str, dict[str, bool]]:
     """Return for each exhibit which checks catch it."""
     caught: dict[str, dict[str, bool]] = {}
@@ -174,9 +173,6 @@ def _call(
 
 def _read(layer: ExchangeableAttention, parts: list[Tensor]) -> Tensor:
     return layer.read(parts)
-
-
-# --8<-- [end:matrix]
 
 
 # --8<-- [start:alone]

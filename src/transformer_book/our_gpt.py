@@ -6,6 +6,7 @@ agree with its subject, and can the grammar write this sentence?
 """
 
 import re
+from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -75,26 +76,18 @@ def held_out_stories(num_characters: int = 60_000) -> Stories:
 
 
 @torch.no_grad()
-def number_right(
-    model: nn.Module,
-    words: WordTokenizer,
-    stories: Stories,
-    *,
-    distractors: int = 1,
-    seq_len: int = 64,
-) -> float:
+def number_right(model: nn.Module, words: WordTokenizer, stories: Stories) -> float:
     """Return for which share of the verbs the right number is the likelier one.
 
     The model reads each story from its start up to the word before a verb. Its number
-    is that of the verbs whose probabilities add up to more.
+    is that of the verbs whose probabilities add up to more. Verbs count if a noun or
+    name of the other number stands between subject and verb, and if they are among the
+    first 64 tokens of a story.
 
     Args:
         model: A model that returns logits of shape (B, T, V).
         words: Its tokenizer.
         stories: What to read.
-        distractors: Count only verbs with at least this many nouns or names of the
-            other number between subject and verb.
-        seq_len: Leave out verbs that come later in a story.
     """
     tokens = words.encode(stories.text)
     (end,) = words.encode("\n")
@@ -104,13 +97,13 @@ def number_right(
     }
     right = total = 0
     for agreement in word_agreements(stories):
-        if agreement.distractors < distractors:
+        if not agreement.distractors:
             continue
         start = agreement.at
         while start > 0 and tokens[start - 1] != end:
             start -= 1
         text = [end, *tokens[start : agreement.at + 1]]
-        if len(text) > seq_len:
+        if len(text) > 64:
             continue
         chances = model(torch.tensor([text]))[0, -1].softmax(dim=-1)
         singular = chances[ids["singular"]].sum() > chances[ids["plural"]].sum()
@@ -184,11 +177,7 @@ def worth(*parts: str) -> str:
     rows = load_record("parts")["results"]["rows"]
     for record in ("controls", "rates") if {*parts} - {*rows} else ():
         rows = rows | load_record(record)["results"]["rows"]
-    for name in parts:
-        if name not in rows:
-            raise ValueError(f"{name!r} must be one of {', '.join(rows)}")
-    baseline = next(iter(rows))
-    names = [baseline, *(name for name in parts or rows if name != baseline)]
+    names = _whole_model_first(parts, [*rows])
     width = max(map(len, names)) + 2
     table = [f"{'':{width}}{'loss':20}{'number right, %':20}sentences right, %"]
     for name in names:
@@ -215,10 +204,7 @@ def worth_by_rate(*parts: str) -> str:
     at_once = load_record("parts")["results"]["rows"]
     others = load_record("rates")["results"]["rows"]
     known = [name for name in at_once if f"{name}, 2 × rates" in others]
-    for name in parts:
-        if name not in known:
-            raise ValueError(f"{name!r} must be one of {', '.join(known)}")
-    names = [known[0], *(name for name in parts or known if name != known[0])]
+    names = _whole_model_first(parts, known)
     width = max(map(len, names)) + 2
     heads = " ".join(f"{times:>4}" for times in ("½", "1", "2"))
     table = [
@@ -238,3 +224,11 @@ def worth_by_rate(*parts: str) -> str:
         ]
         table.append(f"{name:{width}}" + "    ".join(shown))
     return "\n".join(table)
+
+
+def _whole_model_first(parts: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return the first known name, then the parts, by default all that are known."""
+    for name in parts:
+        if name not in known:
+            raise ValueError(f"{name!r} must be one of {', '.join(known)}")
+    return [known[0], *(name for name in parts or known if name != known[0])]

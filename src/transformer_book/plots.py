@@ -39,7 +39,6 @@ __all__ = [
     "head_maps",
     "head_slices",
     "marks",
-    "points",
     "shared_heads",
     "side_by_side",
     "strips",
@@ -453,7 +452,16 @@ def curves(
     Raises:
         ValueError: If there are no lines, more than four, or one without points.
     """
-    figure, axes = _draw_groups("lines", lines, _STYLES)
+    _check_number("lines", len(lines), len(_LINES))
+    figure = _figure(_PHONE, 2.9)
+    axes = figure.add_subplot()
+    for (name, pairs), color, style in zip(
+        lines.items(), _LINES, _STYLES, strict=False
+    ):
+        if not pairs:
+            raise ValueError(f"lines[{name!r}] has no points")
+        xs, ys = zip(*pairs, strict=True)
+        axes.plot(xs, ys, style, color=color, label=name, linewidth=1.8)
     for (name, pairs), shape in zip((dots or {}).items(), _SHAPES, strict=False):
         xs, ys = zip(*pairs, strict=True)
         axes.plot(xs, ys, shape, color=INK, label=name, markersize=8)
@@ -465,26 +473,6 @@ def curves(
         axes.set_yscale("log")
         if axes.get_ylim()[1] < 1e6:  # beyond, powers of ten are easier to read
             axes.yaxis.set_major_formatter("{x:g}")
-    return _named(_with_axes(figure, axes, x_label, y_label))
-
-
-def points(
-    groups: Mapping[str, Sequence[tuple[float, float]]],
-    *,
-    x_label: str,
-    y_label: str,
-) -> Figure:
-    """Draw named groups of points that differ in color and shape.
-
-    Args:
-        groups: For each name, its points ``(x, y)``; at most four groups.
-        x_label: The label of the horizontal axis, with its unit.
-        y_label: The label of the vertical axis, with its unit.
-
-    Raises:
-        ValueError: If there are no groups, more than four, or one without points.
-    """
-    figure, axes = _draw_groups("groups", groups, _SHAPES)
     return _named(_with_axes(figure, axes, x_label, y_label))
 
 
@@ -552,7 +540,6 @@ def side_by_side(
     *,
     x_label: str,
     y_label: str,
-    level: float | None = None,
 ) -> Figure:
     """Draw grouped vertical bars in panels, one below the other.
 
@@ -561,7 +548,6 @@ def side_by_side(
             one height for each position; at most four groups.
         x_label: The label of the positions, which are numbered from 0.
         y_label: The label of the heights, with their unit.
-        level: The height of a dashed line across each panel, if any.
 
     Raises:
         ValueError: If there are no panels, or one has no groups or more than four.
@@ -582,8 +568,6 @@ def side_by_side(
             drawn = axes.bar(left, heights, width * 0.9, align="edge", color=color)
             if axes is first:
                 named[name] = drawn
-        if level is not None:
-            axes.axhline(level, color=INK, linewidth=1, linestyle="--")
         axes.set_title(title, **_TEXT, loc="left")
         axes.set_ylabel(y_label, **_TEXT)
         axes.tick_params(labelbottom=index == len(panels) - 1)
@@ -676,25 +660,6 @@ def turns(planes: Mapping[str, Mapping[str, tuple[float, float]]]) -> Figure:
     return _settled(figure)
 
 
-def _draw_groups(
-    argument: str,
-    groups: Mapping[str, Sequence[tuple[float, float]]],
-    styles: Sequence[str],
-) -> tuple[Figure, Axes]:
-    """Draw each group of points in its own color and style."""
-    _check_number(argument, len(groups), len(_LINES))
-    figure = _figure(_PHONE, 2.9)
-    axes = figure.add_subplot()
-    for (name, pairs), color, style in zip(
-        groups.items(), _LINES, styles, strict=False
-    ):
-        if not pairs:
-            raise ValueError(f"{argument}[{name!r}] has no points")
-        xs, ys = zip(*pairs, strict=True)
-        axes.plot(xs, ys, style, color=color, label=name, linewidth=1.8, markersize=5)
-    return figure, axes
-
-
 def _draw_map(
     axes: Axes, weights: Tensor, queries: Sequence[str] | None, keys: Sequence[str]
 ) -> None:
@@ -779,17 +744,13 @@ def _settled(figure: Figure) -> Figure:
 def _with_axes(figure: Figure, axes: Axes, x_label: str, y_label: str) -> Figure:
     """Finish a drawing over two axes: labels, and a grid."""
     axes.set_xlabel(x_label, **_TEXT)
-    _say_height(axes, y_label)
-    axes.grid(color=RULE, linewidth=0.6)
-    _quiet(axes)
-    return _settled(figure)
-
-
-def _say_height(axes: Axes, y_label: str) -> None:
-    """Write the label of the vertical axis horizontally above it, to save width."""
+    # The label of the vertical axis stands above it, to save width.
     axes.set_ylabel(y_label, rotation=0, loc="top", **_TEXT)
     axes.yaxis.label.set(ha="left", va="bottom")
     axes.yaxis.set_label_coords(0, 1.03)
+    axes.grid(color=RULE, linewidth=0.6)
+    _quiet(axes)
+    return _settled(figure)
 
 
 def _named(figure: Figure, *, above: bool = False) -> Figure:

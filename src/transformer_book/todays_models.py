@@ -6,7 +6,7 @@ table of them says what the library would build.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,17 +46,13 @@ def published_models() -> dict[str, PublishedModel]:
 def attention_table() -> str:
     """Return a table of published models against the parts of their attention."""
     names = ["heads", "KV", "d_k", "rotary base", "window", "in attention"]
-    models = published_models()
-    rows = {called: _attention(model.config) for called, model in models.items()}
-    return _table(names, rows)
+    return _table(names, _attention)
 
 
 def block_table() -> str:
     """Return a table of published models against the parts around attention."""
     names = ["layers", "width", "norms", "feed-forward", "and", "head"]
-    models = published_models()
-    rows = {called: _block(model.config) for called, model in models.items()}
-    return _table(names, rows)
+    return _table(names, _block)
 
 
 def _attention(config: GPTConfig) -> list[str]:
@@ -97,8 +93,10 @@ def _block(config: GPTConfig) -> list[str]:
     return [*sizes, inside, ", ".join(more) or "-", head]
 
 
-def _table(names: Sequence[str], rows: dict[str, list[str]]) -> str:
-    cells = [["", *names], *([called, *row] for called, row in rows.items())]
+def _table(names: Sequence[str], row_of: Callable[[GPTConfig], list[str]]) -> str:
+    models = published_models().items()
+    rows = ([called, *row_of(model.config)] for called, model in models)
+    cells = [["", *names], *rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = (
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))

@@ -38,16 +38,6 @@ def test_the_right_steps_are_the_librarys(kv_heads, causal, padded):
         torch.testing.assert_close(expected, actual)
 
 
-def test_it_reads_in_pieces():
-    layer = ExchangeableAttention(d_model=D, num_heads=HEADS, num_kv_heads=2)
-    x = torch.randn(B, T, D)
-    cache = layer.new_cache(B, T)
-    with torch.no_grad():
-        pieces = [layer(piece, causal=True, cache=cache) for piece in x.split(2, dim=1)]
-        torch.testing.assert_close(torch.cat(pieces, dim=1), layer(x, causal=True))
-    assert cache.length == T
-
-
 def test_an_exhibit_keeps_every_shape():
     layer = ExchangeableAttention(d_model=20, num_heads=4, num_kv_heads=2)
     x = torch.randn(3, 7, 20)

@@ -28,7 +28,6 @@ from transformer_book.plots import (
     head_maps,
     head_slices,
     marks,
-    points,
     shared_heads,
     side_by_side,
     strips,
@@ -191,9 +190,15 @@ def marks_of(line: Line2D) -> torch.Tensor:
     return torch.tensor(line.get_transform().transform(line.get_xydata()))
 
 
+def dotted(groups: dict, **labels: str) -> Figure:
+    """Draw the first as a line of one point, and the others as marks."""
+    (name, pairs), *others = groups.items()
+    return curves({name: pairs}, dots=dict(others), **labels)
+
+
 @pytest.mark.parametrize(
     ("draw", "places", "near"),
-    [(curves, along, 8), (points, marks_of, 12)],
+    [(curves, along, 8), (dotted, marks_of, 12)],
     ids=["lines", "marks"],
 )
 def test_each_name_stands_beside_its_own_line_and_on_nothing(draw, places, near):
@@ -255,9 +260,6 @@ def test_maps_stand_side_by_side_as_far_as_they_can_be_read(keys: int, columns: 
         assert tall == pytest.approx(max(wide, 0.17 * figure.dpi), rel=0.05)
 
 
-GROUPS = {"one": [(1.0, 2.0), (2.0, 8.0)], "other": [(3.0, 5.0)]}
-
-
 NO_STATES = torch.zeros(2, 2, 3, dtype=torch.long)
 FIVE = {name: [(1.0, 1.0)] for name in "abcde"}
 # One of each kind: labels, numbers of things, what is in them, and what they may be.
@@ -283,8 +285,7 @@ REFUSED = {
     ),
     "states must be 0, 1 or 2": lambda: cells(NO_STATES + 3, **cell_labels(2)),
     "lines has 5 entries; it takes 1 to 4": lambda: curves(FIVE, **LABELS),
-    "groups has 0 entries; it takes 1 to 4": lambda: points({}, **LABELS),
-    "groups['b'] has no points": lambda: points({"a": [(1.0, 2.0)], "b": []}, **LABELS),
+    "lines['b'] has no points": lambda: curves({"a": [(1.0, 2.0)], "b": []}, **LABELS),
     "groups has 0 entries; it takes 1 to 3": lambda: arrows({}, **LABELS),
     "groups['a'] has no arrows": lambda: arrows({"a": {}}, **LABELS),
     "lengths has 0 entries; it takes 1 or more": lambda: bars({}, x_label="ms"),
@@ -313,15 +314,6 @@ def test_what_cannot_be_drawn_is_named():
     for message, draw in refused.items():
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             draw()
-
-
-def test_points_are_drawn_where_they_are_and_joined_by_nothing():
-    figure = points(GROUPS, x_label="score", y_label="damage")
-    (axes,) = figure.axes
-    assert drawn_points(axes) == GROUPS
-    assert {line.get_linestyle() for line in axes.get_lines()} == {"None"}
-    assert len({line.get_marker() for line in axes.get_lines()}) == 2
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("score", "damage")
 
 
 def test_arrows_lead_from_the_origin_to_their_tips():
@@ -458,13 +450,11 @@ def test_slices_have_the_color_of_their_head():
 def test_bars_side_by_side_are_as_high_as_given():
     panels = {"p": {"a": [1.0, 2.0], "b": [3.0, 0.5]}, "r": {"a": [0.0, 1.0]}}
     labels = {"x_label": "expert", "y_label": "load"}
-    figure = side_by_side(panels, level=0.5, **labels)
+    figure = side_by_side(panels, **labels)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["p", "r"]
     for axes, groups in zip(figure.axes, panels.values(), strict=True):
         drawn = [[bar.get_height() for bar in bars] for bars in axes.containers]
         assert drawn == list(groups.values())
-        (line,) = axes.lines
-        assert set(line.get_ydata()) == {0.5}
         for place in range(2):
             bars = [container[place] for container in axes.containers]
             ends = [bar.get_x() + bar.get_width() for bar in bars]
@@ -476,4 +466,3 @@ def test_bars_side_by_side_are_as_high_as_given():
         tops = [bar.get_window_extent() for bar in bars]
         assert any(0 < box.y0 - top.y1 < 15 and box.x0 < top.x1 for top in tops)
     assert not figure.axes[1].texts
-    assert not side_by_side(panels, **labels).axes[0].lines

@@ -43,7 +43,6 @@ def einsum_attention(
 # --8<-- [end:attention]
 
 
-# --8<-- [start:convert]
 def convert(weights: Parameters, num_heads: int) -> Parameters:
     """Transpose the matrices, and give heads an axis of their own."""
     converted: Parameters = {}
@@ -54,9 +53,6 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
     converted["W_o"] = weights["o_proj.weight"].T.unflatten(0, (num_heads, -1))
     converted["b_o"] = weights["o_proj.bias"]
     return converted
-
-
-# --8<-- [end:convert]
 
 
 def prepare(question: Question) -> Step:

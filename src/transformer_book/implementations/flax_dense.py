@@ -113,7 +113,6 @@ def caller(
     return call
 
 
-# --8<-- [start:vjp]
 def by_vjp(
     call: Callable[[Any, jax.Array, jax.Array], jax.Array],
     convert: Callable[[Parameters, int], Parameters],
@@ -155,6 +154,3 @@ def _array(tensor: torch.Tensor) -> jax.Array:
     # NumPy has no bfloat16, but a float holds every bfloat16 exactly.
     numbers = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
     return jnp.asarray(numbers.numpy(), str(tensor.dtype).removeprefix("torch."))
-
-
-# --8<-- [end:vjp]

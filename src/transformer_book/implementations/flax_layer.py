@@ -26,7 +26,6 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
     return {f"{names[n[2]]}.{parts[n[0]]}": leaf for n, leaf in converted.items()}
 
 
-# --8<-- [start:prepare]
 def prepare(question: Question) -> Step:
     """Split the layer into its graph and its parameters."""
     num_heads, d_model = question.layer.num_heads, question.x.shape[-1]
@@ -44,6 +43,3 @@ def prepare(question: Question) -> Step:
         return nnx.merge(graph, nnx.State(parameters))(x, context, mask=mask)
 
     return by_vjp(call, convert, question)
-
-
-# --8<-- [end:prepare]

@@ -48,7 +48,6 @@ class PackedAttention(nn.Module):
 # --8<-- [end:module]
 
 
-# --8<-- [start:convert]
 def convert(weights: Parameters, num_heads: int) -> Parameters:
     """Lay the matrices on top of each other: all of q, all of k, all of v."""
     return {
@@ -57,10 +56,6 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
     } | {f"c_proj.{part}": weights[f"o_proj.{part}"] for part in ("weight", "bias")}
 
 
-# --8<-- [end:convert]
-
-
-# --8<-- [start:prepare]
 def prepare(question: Question) -> Step:
     """Attend causally to the sequence itself, which is all this module can do.
 
@@ -76,6 +71,3 @@ def prepare(question: Question) -> Step:
         return functional_call(module, parameters, (x,))
 
     return by_autograd(call, convert, question)
-
-
-# --8<-- [end:prepare]

@@ -82,7 +82,6 @@ class PerHeadAttention:
     # --8<-- [end:backward]
 
 
-# --8<-- [start:convert]
 def convert(weights: Parameters, num_heads: int) -> Parameters:
     """Transpose the matrices, to multiply from the right, and split them into heads."""
     converted: Parameters = {}
@@ -93,9 +92,6 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
     converted["W_o"] = weights["o_proj.weight"].T.unflatten(0, (num_heads, -1))
     converted["b_o"] = weights["o_proj.bias"]
     return converted
-
-
-# --8<-- [end:convert]
 
 
 def prepare(question: Question) -> Step:

@@ -132,7 +132,6 @@ def reference(question: Question) -> Parameters:
     return {"output": output, **gradients}
 
 
-# --8<-- [start:autograd]
 def by_autograd(
     call: Callable[[Parameters, Tensor, Tensor], Tensor],
     convert: Callable[[Parameters, int], Parameters],
@@ -157,9 +156,6 @@ def by_autograd(
         return output.detach(), dict(zip(leaves, grads, strict=True))
 
     return step
-
-
-# --8<-- [end:autograd]
 
 
 def _tensor(array: Any, dtype: torch.dtype) -> Tensor:

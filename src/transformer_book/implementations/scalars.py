@@ -52,16 +52,11 @@ def attend_tokens(
 # --8<-- [end:attend]
 
 
-# --8<-- [start:convert]
 def convert(weights: Parameters, num_heads: int) -> Parameters:
     """Change nothing: a list of rows has the layout of ``nn.Linear``."""
     return dict(weights)
 
 
-# --8<-- [end:convert]
-
-
-# --8<-- [start:prepare]
 def prepare(question: Question) -> Step:
     """Turn every number into a ``Scalar``; the step reads the gradients from them."""
     num_heads = question.layer.num_heads
@@ -98,6 +93,3 @@ def _read(scalars: Any, what: str) -> Any:
     if isinstance(scalars, list):
         return [_read(part, what) for part in scalars]
     return getattr(scalars, what)
-
-
-# --8<-- [end:prepare]

@@ -59,13 +59,9 @@ class SeparateAttention(nn.Module):
 # --8<-- [end:module]
 
 
-# --8<-- [start:convert]
 def convert(weights: Parameters, num_heads: int) -> Parameters:
     """Change the names: ``q_proj.weight`` is ``W_q.weight``."""
     return {f"W_{name[0]}{name[6:]}": weight for name, weight in weights.items()}
-
-
-# --8<-- [end:convert]
 
 
 def prepare(question: Question) -> Step:

@@ -15,7 +15,6 @@ from transformer_book.implementations.question import (
 __all__ = ["convert", "prepare"]
 
 
-# --8<-- [start:convert]
 def convert(weights: Parameters, num_heads: int) -> Parameters:
     """Pack three matrices into one, as ``checkpoints.to_torch`` does."""
     return _layer(weights, num_heads).state_dict()
@@ -28,10 +27,6 @@ def _layer(weights: Parameters, num_heads: int) -> nn.MultiheadAttention:
     return to_torch(layer)
 
 
-# --8<-- [end:convert]
-
-
-# --8<-- [start:prepare]
 def prepare(question: Question) -> Step:
     """Invert the mask: in this layer True = ignore."""
     module = _layer(question.weights, question.layer.num_heads)
@@ -44,6 +39,3 @@ def prepare(question: Question) -> Step:
         return functional_call(module, parameters, (x, context, context), how)[0]
 
     return by_autograd(call, convert, question)
-
-
-# --8<-- [end:prepare]

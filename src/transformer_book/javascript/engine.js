@@ -81,7 +81,6 @@ function gelu(x) {
 }
 // --8<-- [end:parts]
 
-// --8<-- [start:model]
 // What the model may be made of: anything else would run, and give other numbers.
 const WANTED = { positions: "learned", norm: "layer", activation: "gelu", bias: true, tie_head: true, num_experts: 0, qk_norm: false, smear: false, windows: null, kept_heads: null };
 
@@ -120,7 +119,6 @@ export class GPT {
     return same;
   }
 
-  // --8<-- [start:replace]
   // What a head writes can be replaced: `rows`, told a position, answers with the numbers
   // to write there, or with nothing where the head's own stay. All that was read has to be
   // read again, for later layers have kept keys and values that the head had a part in.
@@ -133,7 +131,6 @@ export class GPT {
     const zeros = new Float32Array(this.config.d_model / this.config.num_heads);
     this.replace(layer, head, muted ? () => zeros : null);
   }
-  // --8<-- [end:replace]
 
   // --8<-- [start:step]
   // Read one more token: a column of numbers goes up through the layers.
@@ -196,7 +193,6 @@ export class GPT {
   }
   // --8<-- [end:attend]
 }
-// --8<-- [end:model]
 
 // A text in pieces, as the library's tokenizers cut it: characters, or words and marks.
 const PIECES = { characters: /./gsu, words: /[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]|\n/gu };

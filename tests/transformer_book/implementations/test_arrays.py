@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from tested_transformer.multihead import MultiHeadAttention
 from transformer_book.implementations import (
     Question,
     einsum,
@@ -18,7 +17,6 @@ from transformer_book.implementations import (
     gaps,
     packed,
     per_head,
-    reference,
     scalars,
     separate,
     torch_layer,
@@ -58,28 +56,6 @@ def test_numpy_has_no_bfloat16(ask: Callable[..., Question]) -> None:
         gaps(per_head, ask(torch.bfloat16))
 
 
-def test_an_answer_by_hand(implementation: ModuleType) -> None:
-    """One head, one sequence of two tokens, the numbers of chapter 12."""
-    layer = MultiHeadAttention(d_model=2, num_heads=1).double()
-    matrices = {
-        "q_proj": [[1.0, 0], [0, 1]],
-        "k_proj": [[0.0, 1], [1, 0]],
-        "v_proj": [[2.0, 0], [0, 3]],
-        "o_proj": [[1.0, 0], [0, 1]],
-    }
-    weights = {f"{name}.weight": torch.tensor(m) for name, m in matrices.items()}
-    biases = {f"{name}.bias": torch.zeros(2) for name in matrices}
-    layer.load_state_dict(weights | biases)
-    x = torch.eye(2, dtype=torch.double)[None]
-    causal = implementation is packed
-    output, _ = implementation.prepare(Question(layer, x, x, causal=causal))()
-    rows = output if isinstance(output, list) else output.tolist()
-    first = [2.0, 0.0] if causal else [0.6605, 2.0093]
-    torch.testing.assert_close(
-        torch.tensor(rows), torch.tensor([[first, [1.3395, 0.9907]]]), atol=5e-5, rtol=0
-    )
-
-
 def test_a_conversion_moves_every_number_and_changes_none(
     ask: Callable[..., Question],
 ) -> None:
@@ -89,18 +65,6 @@ def test_a_conversion_moves_every_number_and_changes_none(
         converted = implementation.convert(weights, 3).values()
         after = torch.cat([array.flatten() for array in converted]).sort().values
         assert torch.equal(before, after), implementation
-
-
-def test_a_question_has_a_mask_aligned_at_the_end_and_a_gradient_for_everything(
-    ask: Callable[..., Question],
-) -> None:
-    question = ask(torch.float64, causal=True, context=True)
-    assert question.mask is not None
-    assert question.mask.sum(dim=-1).tolist() == [3, 4, 5, 6, 7]
-    assert ask(torch.float64).mask is None
-    right = reference(question)
-    assert right.keys() == {"output", "x", "context", *question.weights}
-    assert all(gradient.dtype == torch.float64 for gradient in right.values())
 
 
 class Broken:
@@ -144,10 +108,3 @@ def test_one_number_that_is_off_or_missing_is_seen_where_it_is(
     assert differences["v_proj.bias"] == float("inf")
     with pytest.raises(ValueError, match=r"^answer has \['k_proj.*; it must have \["):
         gaps(Broken(lost="q_proj.bias"), ask(torch.float64))
-
-
-def test_the_bias_of_the_keys_has_no_gradient(ask: Callable[..., Question]) -> None:
-    """It moves all scores of a row alike; so gaps are no fractions of it."""
-    right = reference(ask(torch.float64))
-    assert right["k_proj.bias"].abs().max() < 1e-13
-    assert right["k_proj.weight"].abs().max() > 0.1

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 import torch
 
-from tested_transformer.experts import MixtureOfExperts, count_parameters
+from tested_transformer.experts import MixtureOfExperts
 from transformer_book.implementations import (
     Question,
     flax_dense,
@@ -18,7 +18,6 @@ from transformer_book.implementations import (
 )
 from transformer_book.implementations.flax_dense import DenseAttention
 from transformer_book.implementations.flax_experts import (
-    FlaxExperts,
     convert as convert_experts,
     expert_gaps,
 )
@@ -44,15 +43,6 @@ def test_a_second_sequence_is_refused(ask: Callable[..., Question]) -> None:
     message = "DenseAttention does only self-attention"
     with pytest.raises(ValueError, match=f"^{message}$"):
         flax_dense.prepare(ask(torch.float32, context=True))
-
-
-def test_the_two_orders_of_one_dense_layer_differ(ask: Callable[..., Question]) -> None:
-    question = ask(torch.float32)
-    orders = [
-        module.convert(question.weights, 3) for module in (flax_dense, flax_packed)
-    ]
-    assert [weights["qkv_proj.kernel"].shape for weights in orders] == [(12, 36)] * 2
-    assert not torch.equal(*(weights["qkv_proj.kernel"] for weights in orders))
 
 
 def test_dropout_drops_while_training_alone() -> None:
@@ -87,16 +77,3 @@ def test_experts_in_flax_answer_as_ours_do() -> None:
     differences = expert_gaps(layer, x, direction)
     assert differences.keys() == {"output", "x", *convert_experts(layer.state_dict())}
     assert max(differences.values()) <= 1e-12, differences
-
-
-def test_flax_makes_parameters_of_the_shapes_that_ours_are_converted_to() -> None:
-    layer = MixtureOfExperts(d_model=6, num_experts=5, d_ff=7)
-    module = FlaxExperts(num_experts=5, experts_per_token=2, d_ff=7)
-    shapes = jax.eval_shape(module.init, jax.random.key(0), jnp.ones((2, 6)))
-    parameters = shapes["params"]
-    parameters["router"] = parameters["router"]["kernel"]
-    converted = convert_experts(layer.state_dict())
-    assert {name: array.shape for name, array in parameters.items()} == {
-        name: tuple(array.shape) for name, array in converted.items()
-    }
-    assert sum(array.numel() for array in converted.values()) == count_parameters(layer)

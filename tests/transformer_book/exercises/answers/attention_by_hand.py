@@ -84,9 +84,7 @@ WRONG = {
         "wrong for the query [0.0, 1.0]": by("scale-upside-down"),
         "wrong for the query [4000": by("no-maximum-taken"),
         "wrong for the query": by("softmax-twice"),
-        "wrong for": by("unmasked-second-softmax"),
-        "wrong": by("softmax-over-queries"),
-        "the query": by("softmax-over-batch"),
+        "wrong for": by("softmax-over-queries"),
     },
     grade_query: {
         "right before the scores are divided": [-math.log(2), 0.0],
