@@ -113,13 +113,11 @@ def appearance_line(name: str, pages: dict[str, Appearances]) -> str:
     listed: list[str] = []
     used: list[str] = []
     for path, shown in pages.items():
-        target = way("reference/module.md", path)
-        if anchor := shown.listed.get(name):
-            listed.append(f"[{shown.title}]({target}#{anchor})")
-        elif name in {*shown.listed, *shown.used}:
-            (listed if name in shown.listed else used).append(
-                f"[{shown.title}]({target})"
-            )
+        if name in shown.listed or name in shown.used:
+            target = way("reference/module.md", path)
+            anchor = shown.listed.get(name)
+            link = f"[{shown.title}]({target}{f'#{anchor}' if anchor else ''})"
+            (listed if name in shown.listed else used).append(link)
     ways = {"listed": listed, "used": used}
     parts = [f"{how} in {', '.join(links)}" for how, links in ways.items() if links]
     return f"**In the book**: {'; '.join(parts)}." if parts else ""
