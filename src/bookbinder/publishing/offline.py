@@ -94,5 +94,5 @@ def from_disk(html: str) -> str:
         return f"{start}{folders}{f'{dots}/' if dots else ''}index.html"
 
     head, end, body = html.partition("</head>")
-    html = f"{_USELESS_IN_HEAD.sub('', head)}{end}{_USELESS.sub('', body)}"
+    html = _USELESS.sub("", f"{_USELESS_IN_HEAD.sub('', head)}{end}{body}")
     return _FOLDER.sub(named, html.replace(_ALLOWED, _SERVED))
