@@ -267,7 +267,7 @@ def load_page(file: Path, root: Path) -> Page:
 def read_page(text: str, path: str) -> Page:
     """Read a page from its text, and record what is wrong with it."""
     page = Page(path, split_lines(text))
-    for number, line in enumerate(page.lines, start=1):
+    for number, line in enumerate(page.lines if invisible(text) else (), start=1):
         if character := invisible(line):
             page.refuse(number, f"an invisible character, {character!r}: take it out")
     index = _read_meta(page)
@@ -276,11 +276,12 @@ def read_page(text: str, path: str) -> Page:
         line, number = page.lines[index], index + 1
         index += 1
         if opening := _FENCE.fullmatch(line):
-            rest = [inner.rstrip() for inner in page.lines[index:]]
-            if opening["ticks"] not in rest:
+            rest = range(index, len(page.lines))
+            closing = (n for n in rest if page.lines[n].rstrip() == opening["ticks"])
+            end = next(closing, -1) + 1
+            if not end:
                 page.refuse(number, "this fence is never closed", code=True)
                 break
-            end = number + rest.index(opening["ticks"]) + 1
             text = "".join(f"{inner}\n" for inner in page.lines[index : end - 1])
             fence = Fence(opening["info"].strip(), text, number, end)
             page.fences.append(fence)

@@ -14,8 +14,7 @@ from bs4 import BeautifulSoup, Tag
 from mkdocs.config import load_config
 from mkdocs.utils import meta
 
-# The elements of KaTeX, of drawings and of colored code: most elements of a page, and
-# none of them from its author. KaTeX makes neither <var> nor <div>.
+# KaTeX makes neither <var> nor <div>.
 _DRAWN = re.compile(
     r'(<(var|div) class="arithmatex"[^>]*>)<span class="katex.*?(</\2>)'
     r"|(<svg\b[^>]*>).*?(</svg>)",
@@ -46,16 +45,23 @@ def render(text: str, root: Path) -> BeautifulSoup:
     """Turn Markdown into the HTML that the site shows.
 
     Errors in formulas, diagrams and pictures are drawn into the page, where the audit
-    finds all of them, rather than raised one at a time. Successful drawings are reduced
-    to their outermost element, and code loses its colors, because parsing the rest
-    would be slow and is not needed.
+    finds all of them, rather than raised one at a time.
     """
     text, _ = meta.get_data(text)
     with patch.dict(os.environ, BOOKBINDER_PREVIEW="1"), chdir(root):
         html = markdown.markdown(text, **_site(root))
-    html = _DRAWN.sub(r"\1\3\4\5", html)
-    html = _CODE.sub(lambda code: _COLORED.sub("", code[0]), html)
-    return BeautifulSoup(html, "html.parser")
+    return BeautifulSoup(plainly(html), "html.parser")
+
+
+def plainly(html: str) -> str:
+    """Return a page whose drawings are empty, and whose code has no colors.
+
+    These are most elements of a page, and none of them from its author: parsers need
+    not read them.
+    """
+    return _CODE.sub(
+        lambda code: _COLORED.sub("", code[0]), _DRAWN.sub(r"\1\3\4\5", html)
+    )
 
 
 def shown_code(page: BeautifulSoup) -> list[Shown]:

@@ -46,7 +46,7 @@ def problems(tab: Tab) -> list[str]:
     """Return what a reader would find wrong with the page that is open."""
     reasons: list[str] = []
     tab.evaluate("document.querySelectorAll('details').forEach((e) => e.open = true)")
-    for width in (1440, PHONE):
+    for width in (PHONE, 1440):
         look(tab, width)
         # What only a narrow screen does to words is told of the narrow one.
         for what in ("wide", "pictures", "cramped" if width == PHONE else "askew"):

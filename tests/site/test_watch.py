@@ -61,20 +61,43 @@ def subject_head() -> tuple[int, int]:
     return layer, head
 
 
-def test_the_maps_are_the_weights_in_color(live: Page) -> None:
+def guesses(many: torch.Tensor, one: torch.Tensor) -> list[str]:
+    """The rows that show these probabilities after the last words."""
+    _, words = our_gpt()
+    best = many.maximum(one).topk(6).indices.tolist()
+    verbs = {
+        f"{number} verbs": [words.encode(verb)[0] for verb in verb_forms(number)]
+        for number in ("plural", "singular")
+    }
+    rows = {words.vocabulary[at]: [at] for at in best} | verbs
+    return [
+        "\t".join([name, *(f"{100 * after[ids].sum():.1f} %" for after in (many, one))])
+        for name, ids in rows.items()
+    ]
+
+
+PALETTE = "(name) => document.body.dataset.mdColorScheme === name"
+
+
+def test_the_guesses_are_those_of_the_library_and_the_maps_its_weights_in_color(
+    live: Page,
+) -> None:
     header = live.locator(".md-header").bounding_box()
     box = live.locator("[data-live=watch]").bounding_box()
     assert header
     assert box
     assert box["height"] <= 900 - header["height"]  # all of it is seen at once
-    (many, _), (one, _), (layer, head) = recorded(MANY), recorded(ONE), subject_head()
+    (many, of_many), (one, of_one) = recorded(MANY), recorded(ONE)
+    layer, head = subject_head()
     expect(part(live, ".says-head")).to_contain_text(f"Head {layer}.{head}, subject")
+    assert part(live, ".guesses tbody tr").all_inner_texts() == guesses(of_many, of_one)
     for scheme, colors in (
         ("light", ((0x35, 0x57, 0xC2), (0xB0, 0x4A, 0x22))),
         ("dark", ((0x61, 0x84, 0xF2), (0xE3, 0x8B, 0x62))),
     ):
         live.emulate_media(color_scheme=scheme)
-        live.wait_for_timeout(100)
+        palette = "slate" if scheme == "dark" else "default"
+        live.wait_for_function(PALETTE, arg=palette)
         for shown, weights in (
             ("first text", many),
             ("second text", one),
@@ -93,23 +116,6 @@ def test_the_maps_are_the_weights_in_color(live: Page) -> None:
                 if abs(value) > 0.5:
                     near = torch.tensor(colors[value < 0])
                     assert (cell[:3] - near).abs().max() <= 1
-
-
-def test_the_guesses_are_those_of_the_library(live: Page) -> None:
-    _, words = our_gpt()
-    (_, many), (_, one) = recorded(MANY), recorded(ONE)
-    best = many.maximum(one).topk(6).indices.tolist()
-    rows = part(live, ".guesses tbody tr").all_inner_texts()
-
-    def line(name: str, ids: list[int]) -> str:
-        shares = [f"{100 * guesses[ids].sum():.1f} %" for guesses in (many, one)]
-        return "\t".join([name, *shares])
-
-    assert rows[:6] == [line(words.vocabulary[at], [at]) for at in best]
-    assert rows[6:] == [
-        line(f"{number} verbs", [words.encode(verb)[0] for verb in verb_forms(number)])
-        for number in ("plural", "singular")
-    ]
 
 
 def test_a_head_writes_something_else_until_it_is_restored(live: Page) -> None:

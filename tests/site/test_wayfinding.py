@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +23,7 @@ CHAPTER = "chapters/fewer-keys/"
 
 def targets(page: str, address: str) -> Iterator[tuple[str, str]]:
     """Return the path and the anchor of each link within the site."""
-    for link in re.findall(r'<a\b[^>]*?\bhref="?([^" >]*)', page):
+    for link in {*re.findall(r'<a\b[^>]*?\bhref="?([^" >]*)', page)}:
         parts = urlsplit(urljoin(f"https://book/{address}", unescape(link)))
         if parts.netloc == "book":
             yield parts.path.removeprefix("/"), unquote(parts.fragment)
@@ -31,7 +32,7 @@ def targets(page: str, address: str) -> Iterator[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def ids(html: dict[str, str]) -> dict[str, set[str]]:
     return {
-        address: {unescape(name) for name in re.findall(r'\bid="?([^" >]+)', page)}
+        address: {unescape(name) for name in re.findall(r' id="?([^" >]+)', page)}
         for address, page in html.items()
     }
 
@@ -109,6 +110,7 @@ def test_the_page_of_questions_has_those_of_every_chapter(
 SIGNATURE = re.compile(r'<div class="[^"]*doc-signature[^"]*">.*?</div>', re.DOTALL)
 
 
+@cache
 def reference_to(module: str, name: str = "") -> str:
     """Return the address of a module's page, or of that of a name in it."""
     return f"{reference_page(module, name).removesuffix('.md')}/"

@@ -26,6 +26,8 @@ def recolor(value: str) -> str:
     Raises:
         ValueError: If a color is not in the palette.
     """
+    if "#" not in value and "(" not in value:  # as most are not
+        return value
     for color in _COLOR.findall(value):
         if color.lower() not in PALETTE:
             raise ValueError(

@@ -8,8 +8,10 @@ navigation. Other engines leave out these hooks, and ``publish`` does not need t
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import CombinedEvent, event_priority
 from mkdocs.structure.files import Files
 from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
@@ -21,6 +23,7 @@ from bookbinder.publishing.news import NEWS, changes
 from bookbinder.publishing.old_addresses import OLD_SECTIONS
 from bookbinder.publishing.search import improve_search
 from bookbinder.reading import minutes
+from bookbinder.rendering import plainly
 
 # Sections whose single entries are not in the table of contents of a chapter.
 _FOLDED = ("Exercises", "Questions and answers")
@@ -114,6 +117,22 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
             if section.title in _FOLDED:
                 section.children = []
     return html
+
+
+@event_priority(50)
+def _search_reads_plainly(context: Any, page: Page, **_: Any) -> None:
+    """Let search, which leaves out drawings and colors, not read them either."""
+    context["content"] = page.content
+    page.content = plainly(page.content or "")
+
+
+@event_priority(-50)
+def _all_is_shown(context: Any, page: Page, **_: Any) -> None:
+    """Put back what search does not read."""
+    page.content = context.pop("content")
+
+
+on_page_context = CombinedEvent(_search_reads_plainly, _all_is_shown)
 
 
 def on_post_build(config: MkDocsConfig) -> None:

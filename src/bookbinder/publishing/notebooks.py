@@ -10,19 +10,21 @@ import posixpath
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import nbformat
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from bookbinder.page import Block, Page
+from bookbinder.page import Block, Link, Page
 from bookbinder.places import PACKAGES
 from bookbinder.publishing.book import Book, Entry, address_of
 from bookbinder.publishing.plain_markdown import Passage
 from bookbinder.running.figures import figures_folder
 from bookbinder.running.state import THREADS, WRITTEN, as_started
+
+_Node = dict[str, Any]  # a cell or an output, as in the file
 
 # Tags that mark the cells that are not on the page.
 SETUP, ANEW = "setup", "starts-anew"
@@ -36,15 +38,19 @@ _INSTALLED = {
 
 def notebook(entry: Entry, parts: list[Passage], book: Book, root: Path) -> str:
     """Return the notebook of a page, which installs the version that was verified."""
-    setup = new_code_cell(_setup(entry, book), metadata={"tags": [SETUP]})
+    setup = _code(_setup(entry, book), metadata={"tags": [SETUP]})
     where = f"[{book.name}]({book.site})" if book.site else book.name
-    end = new_markdown_cell(f"*From {where}. {book.license}*")
-    cells: list[Any] = [setup, *_cells(entry, parts, book, root), end]
+    end = _prose(f"*From {where}. {book.license}*")
+    cells: list[_Node] = [setup, *_cells(entry, parts, book, root), end]
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
     python = {"display_name": "Python 3", "language": "python", "name": "python3"}
     metadata = {"kernelspec": python, "language_info": {"name": "python"}}
-    return nbformat.writes(new_notebook(cells=cells, metadata=metadata)) + "\n"
+    version = {"nbformat": 4, "nbformat_minor": 5}
+    whole = nbformat.from_dict({**version, "cells": cells, "metadata": metadata})
+    # Once: the functions that make cells and write notebooks each do so again.
+    nbformat.validate(whole)
+    return nbformat.v4.writes(whole) + "\n"
 
 
 def colab_address(entry: Entry, book: Book) -> str:
@@ -100,8 +106,20 @@ def _others(page: Page) -> list[str]:
     return sorted(imported(page.blocks) - _INSTALLED - sys.stdlib_module_names)
 
 
-def _cells(entry: Entry, parts: list[Passage], book: Book, root: Path) -> Iterator[Any]:
+def _code(source: str, outputs: Iterable[_Node] = (), **more: Any) -> _Node:
+    cell = {"cell_type": "code", "source": source, "outputs": [*outputs]}
+    return {**cell, "execution_count": None, "metadata": {}, **more}
+
+
+def _prose(source: str) -> _Node:
+    return {"cell_type": "markdown", "source": source, "metadata": {}}
+
+
+def _cells(
+    entry: Entry, parts: list[Passage], book: Book, root: Path
+) -> Iterator[_Node]:
     """Return the cells of a page, with adjacent prose joined."""
+    links = [link for link in entry.page.links() if "://" not in link.target]
     anew = {chain.line for chain in entry.page.chains[1:]}
     blocks = {block.line: block for block in entry.page.blocks}
     drawings = _drawings(entry.page, root)
@@ -109,44 +127,50 @@ def _cells(entry: Entry, parts: list[Passage], book: Book, root: Path) -> Iterat
     for part in parts:
         if part.kind == "run":
             if prose:
-                yield new_markdown_cell("\n\n".join(prose))
+                yield _prose("\n\n".join(prose))
             prose = []
             if part.line in anew:
                 yield _anew()
             block = blocks[part.line]
             outputs = drawings.get(part.line, [])
             if block.output:
-                outputs = [new_output("stream", text=block.output.text), *outputs]
-            yield new_code_cell(block.code.removesuffix("\n"), outputs=outputs)
+                printed = {"name": "stdout", "text": block.output.text}
+                outputs = [{"output_type": "stream", **printed}, *outputs]
+            yield _code(block.code.removesuffix("\n"), outputs)
         elif part.kind == "shown":
             prose.append(part.text)
-        elif part.kind == "prose" and (text := _linked(part.text, entry, book)):
+        elif part.kind == "prose" and (text := _linked(part.text, links, entry, book)):
             prose.append(text)
     if prose:
-        yield new_markdown_cell("\n\n".join(prose))
+        yield _prose("\n\n".join(prose))
 
 
-def _anew() -> Any:
+@cache
+def _anew_source() -> str:
+    return inspect.getsource(as_started)
+
+
+def _anew() -> _Node:
     """Return the cell before a run that starts anew: the state as the tests reset it.
 
     JupyterLab folds it.
     """
-    source = inspect.getsource(as_started)
+    source = _anew_source()
     call = f"{as_started.__name__}(seed={WRITTEN}, threads={THREADS})"
     folded = {"tags": [ANEW], "jupyter": {"source_hidden": True}}
-    return new_code_cell(f"%reset -f\n\n{source}\n\n{call}", metadata=folded)
+    return _code(f"%reset -f\n\n{source}\n\n{call}", metadata=folded)
 
 
-def _linked(prose: str, entry: Entry, book: Book) -> str:
-    """Point the links of some prose to the site, or remove them if it has no address.
+def _linked(prose: str, links: Iterable[Link], entry: Entry, book: Book) -> str:
+    """Point links in some prose to the site, or remove them if it has no address.
 
     Pictures are left out, because they are with the blocks that draw them.
     """
     text = "\n".join(line for line in prose.split("\n") if not line.startswith("!["))
-    for link in entry.page.links():
-        path, mark, fragment = link.target.partition("#")
-        if "://" in path:
+    for link in links:
+        if (written := f"[{link.text}]({link.target})") not in text:
             continue
+        path, mark, fragment = link.target.partition("#")
         words = link.text
         if book.site and path:  # A notebook's headings have other anchors, or none.
             target = posixpath.join(posixpath.dirname(entry.source), path)
@@ -154,13 +178,13 @@ def _linked(prose: str, entry: Entry, book: Book) -> str:
             if target.endswith(".md"):
                 target = address_of(target)
             words = f"[{words}]({book.site}{target}{mark}{fragment})"
-        text = text.replace(f"[{link.text}]({link.target})", words)
+        text = text.replace(written, words)
     return text.strip("\n")
 
 
-def _drawings(page: Page, root: Path) -> dict[int, list[Any]]:
+def _drawings(page: Page, root: Path) -> dict[int, list[_Node]]:
     """Return the pictures drawn by each block, by the block's line."""
-    drawings: dict[int, list[Any]] = {}
+    drawings: dict[int, list[_Node]] = {}
     for image in page.images:
         name = PurePosixPath(image.target).name
         above = [block for block in page.blocks if block.line < image.line]
@@ -169,6 +193,6 @@ def _drawings(page: Page, root: Path) -> dict[int, list[Any]]:
         # A cell shows an element, not a document, so remove the prolog.
         svg = drawing[drawing.index("<svg") :]
         data = {"image/svg+xml": svg, "text/plain": image.alt}
-        output = new_output("display_data", data=data)
+        output = {"output_type": "display_data", "metadata": {}, "data": data}
         drawings.setdefault([*above, *naming][-1].line, []).append(output)
     return drawings

@@ -25,10 +25,10 @@ _FOLDER = re.compile(
 )
 # From a disk, browsers neither preload fonts nor load modules: a module's replacement
 # sentence stays. The archive offers neither itself nor the pages to print.
+_USELESS_IN_HEAD = re.compile(r'\s*<link\b[^>]*(?:\brel="preload"|/rss\+xml")[^>]*>')
 _USELESS = re.compile(
-    r'\s*<link\b[^>]*(?:\brel="preload"|/rss\+xml")[^>]*>'
-    r'|<script type="module" src=[^>]*></script>'
-    r'|,? <a href="[\w-]+\.zip">[^<]*</a>|<a href="[^"]+\.pdf">PDF</a>'
+    r'<script type="module" src=[^>]*></script>'
+    r'|, <a href="[\w-]+\.zip">[^<]*</a>|<a href="[^"]+\.pdf">PDF</a>'
 )
 # How that sentence begins in the site, and what is wanted here besides.
 _ALLOWED = '<p class="without">Where scripts are allowed'
@@ -93,5 +93,6 @@ def from_disk(html: str) -> str:
             return link[0]  # a place on the page itself
         return f"{start}{folders}{f'{dots}/' if dots else ''}index.html"
 
-    html = _USELESS.sub("", html).replace(_ALLOWED, _SERVED)
-    return _FOLDER.sub(named, html)
+    head, end, body = html.partition("</head>")
+    html = _USELESS.sub("", f"{_USELESS_IN_HEAD.sub('', head)}{end}{body}")
+    return _FOLDER.sub(named, html.replace(_ALLOWED, _SERVED))

@@ -19,9 +19,10 @@ from bookbinder.publishing.standalone import file_of, file_of_run
 # The page about how the book is checked.
 CHECKED = "how-this-book-is-checked.md"
 
+# It begins with a sign that is always there, for which a page is searched quickly.
 _RUN = re.compile(
-    r"(<!--pytest-codeblocks:cont-->\s*)?"
-    r'<div class="language-python highlight">(.*?</div>)',
+    r"<(!--pytest-codeblocks:cont-->\s*<)?"
+    r'div class="language-python highlight">(.*?</div>)',
     re.DOTALL,
 )
 _LISTING = re.compile(
@@ -79,7 +80,7 @@ def with_code_blocks(
         names += " data-alone" * alone[number - 1]
         if (file := file_of_run(entry, number)) in files:
             names += f' data-copy="{entry.up}{file}"'
-        code = f"{div[1] or ''}<div {names}>{div[2]}"
+        code = f"<{div[1] or ''}div {names}>{div[2]}"
         if number == first_needing:
             code = f'<p class="install">To run it, <span>{command}</span></p>{code}'
         if ".savefig(" not in block.code or block.output:

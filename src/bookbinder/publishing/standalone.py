@@ -16,6 +16,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from bookbinder.listings import Section, find_section
@@ -97,27 +98,22 @@ class Library:
         """Read the text of a module, and return what its names stand for."""
         # Entered first, because a package imports its own modules from itself.
         names = self._modules[module] = {}
-        for node in ast.parse(text).body:
-            # Python itself reports a missing package, so keep only the try's body. What
-            # a package imports when it is first asked for stands in an if.
-            inside = isinstance(node, ast.Try | ast.If)
-            for statement in node.body if inside else [node]:
-                if not isinstance(statement, ast.Import | ast.ImportFrom):
-                    definition = _definition(statement, module, text.splitlines())
-                    names |= dict.fromkeys(definition.names, definition)
-                    continue
-                for alias in statement.names:
-                    source: str = getattr(statement, "module", "")
-                    name = alias.asname or alias.name.partition(".")[0]
-                    if source.partition(".")[0] in PACKAGES:
-                        if alias.asname:
-                            raise ValueError(f"{module} imports {name} by another name")
-                        names[name] = source
-                        self.names(source)
-                    else:
-                        start = f"from {source} import" if source else "import"
-                        line = f"{start} {ast.unparse(alias)}"
-                        names[name] = Definition("", 0, 0, line, (name,))
+        for statement in _statements(module, text):
+            if isinstance(statement, Definition):
+                names |= dict.fromkeys(statement.names, statement)
+                continue
+            for alias in statement.names:
+                source: str = getattr(statement, "module", "")
+                name = alias.asname or alias.name.partition(".")[0]
+                if source.partition(".")[0] in PACKAGES:
+                    if alias.asname:
+                        raise ValueError(f"{module} imports {name} by another name")
+                    names[name] = source
+                    self.names(source)
+                else:
+                    start = f"from {source} import" if source else "import"
+                    line = f"{start} {ast.unparse(alias)}"
+                    names[name] = Definition("", 0, 0, line, (name,))
         self._modules[module] = self._modules.pop(module)
         return names
 
@@ -131,6 +127,25 @@ class Library:
     def place(self, definition: Definition) -> tuple[int, int]:
         """Return a sort key for the order in which Python would run definitions."""
         return [*self._modules].index(definition.module), definition.first
+
+
+@lru_cache(maxsize=512)  # both kinds of files are made of the same modules
+def _statements(
+    module: str, text: str
+) -> list[Definition | ast.Import | ast.ImportFrom]:
+    """Return the statements of a module."""
+    lines = text.splitlines()
+    statements: list[Definition | ast.Import | ast.ImportFrom] = []
+    for node in ast.parse(text).body:
+        # Python itself reports a missing package, so keep only the try's body. What
+        # a package imports when it is first asked for stands in an if.
+        inside = isinstance(node, ast.Try | ast.If)
+        for statement in node.body if inside else [node]:
+            imports = isinstance(statement, ast.Import | ast.ImportFrom)
+            statements.append(
+                statement if imports else _definition(statement, module, lines)
+            )
+    return statements
 
 
 def _definition(node: ast.stmt, module: str, lines: list[str]) -> Definition:
@@ -147,16 +162,20 @@ def _definition(node: ast.stmt, module: str, lines: list[str]) -> Definition:
         first,
         last,
         "\n".join(text).strip("\n"),
-        tuple(_bound(ast.Module([node], []))),
+        tuple(_bound([node])),
         tuple(dict.fromkeys(uses)),
     )
 
 
-def _bound(tree: ast.Module) -> dict[str, None]:
+def _bound(body: list[ast.stmt]) -> dict[str, None]:
     """Return the names that some code binds outside functions, in order."""
-    steps = dis.get_instructions(compile(tree, "", "exec"))
-    names = (step.argval for step in steps if step.opname == "STORE_NAME")
-    return dict.fromkeys(names)
+    match body:
+        case [ast.FunctionDef(name) | ast.ClassDef(name)]:  # as most of a library is
+            return {name: None}
+        case _:
+            steps = dis.get_instructions(compile(ast.Module(body, []), "", "exec"))
+            names = (step.argval for step in steps if step.opname == "STORE_NAME")
+            return dict.fromkeys(names)
 
 
 def standalone(section: Section, library: Library) -> str:
@@ -202,7 +221,7 @@ def standalone_run(code: str, path: str, library: Library) -> str:
         if (
             None in definitions  # a module of this package, not something in it
             or sum(d.last - d.first + 1 for d in needed) > _MOST_LINES
-            or not bound.isdisjoint(_bound(ast.parse(rest)))
+            or not bound.isdisjoint(_bound(ast.parse(rest).body))
         ):
             return ""
         text = f"{_file(path, _RUN, needed, library)}\n\n{rest}\n"

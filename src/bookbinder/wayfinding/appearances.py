@@ -52,15 +52,19 @@ def exports(root: Path) -> dict[str, list[str]]:
     offered: dict[str, list[str]] = {}
     for file in files:
         text = file.read_text("utf-8") if file.is_file() else ""
-        if names := _LISTED.search(text):
-            name = ".".join(file.relative_to(source).with_suffix("").parts)
-            package = name.partition(".")[0]
-            handed_on = {
-                n for m, n in _imported(text) if m.partition(".")[0] != package
-            }
-            own = [n for n in ast.literal_eval(names[1]) if n not in handed_on]
-            offered |= {name.removesuffix(".__init__"): own} if own else {}
+        name = ".".join(file.relative_to(source).with_suffix("").parts)
+        if own := _own(text, name.partition(".")[0]):
+            offered[name.removesuffix(".__init__")] = [*own]
     return dict(sorted(offered.items()))
+
+
+@lru_cache(maxsize=256)  # each page asks for the names of all modules
+def _own(text: str, package: str) -> tuple[str, ...]:
+    """Return what a module of a package lists and does not hand on from another."""
+    if not (names := _LISTED.search(text)):
+        return ()
+    handed_on = {n for m, n in _imported(text) if m.partition(".")[0] != package}
+    return tuple(n for n in ast.literal_eval(names[1]) if n not in handed_on)
 
 
 def reference_page(module: str, name: str = "") -> str:

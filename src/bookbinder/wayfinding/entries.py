@@ -9,10 +9,19 @@ it stands for, and a value made of private names by an ellipsis, as in a stub.
 import ast
 import os
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from griffe import Attribute, Docstring, Extension, Function, Module
+from griffe import (
+    Attribute,
+    Docstring,
+    Extension,
+    Function,
+    GriffeLoader,
+    Module,
+    ModulesCollection,
+)
 
 from bookbinder.places import PACKAGES
 from bookbinder.wayfinding.appearances import Appearances, exports, pages_of
@@ -47,12 +56,12 @@ class EntryExtension(Extension):
             attr.annotation = _type(written, attr) if written else attr.annotation
             attr.value = _value(attr.value)
 
-    def on_package(self, *, pkg: Module, **kwargs: Any) -> None:
+    def on_package(self, *, pkg: Module, loader: GriffeLoader, **kwargs: Any) -> None:
         """Add the chapters of each name, once all modules are loaded."""
         if pkg.path not in PACKAGES:
             return
         root = Path.cwd()
-        pages = pages_of(root)
+        pages = _pages(root, loader.modules_collection)
         for module, names in exports(root).items():
             package, _, inside = module.partition(".")
             for name in names if package == pkg.path else []:
@@ -62,6 +71,12 @@ class EntryExtension(Extension):
                 line = appearance_line(f"{module}.{name}", pages)
                 line = f"{line} {source_link(target, root)}".strip()
                 target.docstring.value = f"{target.docstring.value}\n\n{line}".strip()
+
+
+@lru_cache(maxsize=1)
+def _pages(root: Path, build: ModulesCollection) -> dict[str, Appearances]:
+    """Return the appearances on all pages, which all packages of a build share."""
+    return pages_of(root)
 
 
 def _type(node: ast.expr | None, owner: Function | Attribute) -> str | None:
@@ -98,13 +113,11 @@ def appearance_line(name: str, pages: dict[str, Appearances]) -> str:
     listed: list[str] = []
     used: list[str] = []
     for path, shown in pages.items():
-        target = way("reference/module.md", path)
-        if anchor := shown.listed.get(name):
-            listed.append(f"[{shown.title}]({target}#{anchor})")
-        elif name in {*shown.listed, *shown.used}:
-            (listed if name in shown.listed else used).append(
-                f"[{shown.title}]({target})"
-            )
+        if name in shown.listed or name in shown.used:
+            target = way("reference/module.md", path)
+            anchor = shown.listed.get(name)
+            link = f"[{shown.title}]({target}{f'#{anchor}' if anchor else ''})"
+            (listed if name in shown.listed else used).append(link)
     ways = {"listed": listed, "used": used}
     parts = [f"{how} in {', '.join(links)}" for how, links in ways.items() if links]
     return f"**In the book**: {'; '.join(parts)}." if parts else ""

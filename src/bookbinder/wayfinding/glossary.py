@@ -10,6 +10,7 @@ listed in the front matter of the glossary are not linked.
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement
 
@@ -60,7 +61,8 @@ class Term:
         return [name] if name.endswith("s") else [name, many]
 
 
-def read_glossary(text: str) -> list[Term]:
+@lru_cache(maxsize=1)  # for all pages
+def read_glossary(text: str) -> tuple[Term, ...]:
     """Return the terms of a glossary that get tips.
 
     Raises:
@@ -69,11 +71,11 @@ def read_glossary(text: str) -> list[Term]:
     text, front = meta.get_data(text)
     _, *parts = _ENTRY.split(text)
     slug = slugify(case="lower")
-    return [
+    return tuple(
         Term(name, _tip(name, body), slug(name, "-"), frozenset(_LINK.findall(body)))
         for name, body in zip(parts[::2], parts[1::2], strict=True)
         if name not in front.get("everyday", ())
-    ]
+    )
 
 
 def _tip(name: str, body: str) -> str:
