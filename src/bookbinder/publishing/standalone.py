@@ -16,7 +16,6 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from bookbinder.listings import Section, find_section
@@ -98,22 +97,28 @@ class Library:
         """Read the text of a module, and return what its names stand for."""
         # Entered first, because a package imports its own modules from itself.
         names = self._modules[module] = {}
-        for statement in _statements(module, text):
-            if isinstance(statement, Definition):
-                names |= dict.fromkeys(statement.names, statement)
-                continue
-            for alias in statement.names:
-                source: str = getattr(statement, "module", "")
-                name = alias.asname or alias.name.partition(".")[0]
-                if source.partition(".")[0] in PACKAGES:
-                    if alias.asname:
-                        raise ValueError(f"{module} imports {name} by another name")
-                    names[name] = source
-                    self.names(source)
-                else:
-                    start = f"from {source} import" if source else "import"
-                    line = f"{start} {ast.unparse(alias)}"
-                    names[name] = Definition("", 0, 0, line, (name,))
+        lines = text.splitlines()
+        for node in ast.parse(text).body:
+            # Python itself reports a missing package, so keep only the try's body. What
+            # a package imports when it is first asked for stands in an if.
+            inside = isinstance(node, ast.Try | ast.If)
+            for statement in node.body if inside else [node]:
+                if not isinstance(statement, ast.Import | ast.ImportFrom):
+                    definition = _definition(statement, module, lines)
+                    names |= dict.fromkeys(definition.names, definition)
+                    continue
+                for alias in statement.names:
+                    source: str = getattr(statement, "module", "")
+                    name = alias.asname or alias.name.partition(".")[0]
+                    if source.partition(".")[0] in PACKAGES:
+                        if alias.asname:
+                            raise ValueError(f"{module} imports {name} by another name")
+                        names[name] = source
+                        self.names(source)
+                    else:
+                        start = f"from {source} import" if source else "import"
+                        line = f"{start} {ast.unparse(alias)}"
+                        names[name] = Definition("", 0, 0, line, (name,))
         self._modules[module] = self._modules.pop(module)
         return names
 
@@ -127,25 +132,6 @@ class Library:
     def place(self, definition: Definition) -> tuple[int, int]:
         """Return a sort key for the order in which Python would run definitions."""
         return [*self._modules].index(definition.module), definition.first
-
-
-@lru_cache(maxsize=512)  # both kinds of files are made of the same modules
-def _statements(
-    module: str, text: str
-) -> list[Definition | ast.Import | ast.ImportFrom]:
-    """Return the statements of a module."""
-    lines = text.splitlines()
-    statements: list[Definition | ast.Import | ast.ImportFrom] = []
-    for node in ast.parse(text).body:
-        # Python itself reports a missing package, so keep only the try's body. What
-        # a package imports when it is first asked for stands in an if.
-        inside = isinstance(node, ast.Try | ast.If)
-        for statement in node.body if inside else [node]:
-            imports = isinstance(statement, ast.Import | ast.ImportFrom)
-            statements.append(
-                statement if imports else _definition(statement, module, lines)
-            )
-    return statements
 
 
 def _definition(node: ast.stmt, module: str, lines: list[str]) -> Definition:
