@@ -334,26 +334,29 @@ def _validate_layers(
 @torch.no_grad()
 def loss_changes(
     model: GPT,
-    loss: Callable[[], Float[Tensor, ""]],
+    loss: Callable[[], Float[Tensor, "*N"]],
     *,
     instead: Sequence[Float[Tensor, "..."]] | None = None,
-) -> list[Float[Tensor, "H"]]:
+) -> list[Float[Tensor, "H *N"]]:
     """Measure how much the loss rises when each head alone is shut.
 
     Args:
         model: Any GPT; call ``model.eval()`` first if it has dropout.
-        loss: A function that runs the model and returns its loss.
+        loss: A function that runs the model and returns its loss, or several numbers
+            in one tensor, each of which gets its changes.
         instead: What a shut head outputs; see ``gated_heads``.
 
     Raises:
         ValueError: If the model's heads come in pairs, as in differential attention.
     """
     unchanged = loss()
-    changes = all_open(model)
-    for layer, of_layer in enumerate(changes):
-        for head in range(len(of_layer)):
+    changes: list[Tensor] = []
+    for layer, gates in enumerate(all_open(model)):
+        of_layer: list[Tensor] = []
+        for head in range(len(gates)):
             with gated_heads(model, shut(model, [(layer, head)]), instead=instead):
-                of_layer[head] = loss() - unchanged
+                of_layer.append(loss() - unchanged)
+        changes.append(torch.stack(of_layer))
     return changes
 
 

@@ -6,6 +6,7 @@ agree with its subject, and can the grammar write this sentence?
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
@@ -95,7 +96,9 @@ def number_right(model: nn.Module, words: WordTokenizer, stories: Stories) -> fl
         number: [words.encode(verb)[0] for verb in verb_forms(number)]
         for number in ("singular", "plural")
     }
-    right = total = 0
+    # Texts of one length are read together, so that no padding is needed.
+    texts: dict[int, list[list[int]]] = defaultdict(list)
+    singular: dict[int, list[bool]] = defaultdict(list)
     for agreement in word_agreements(stories):
         if not agreement.distractors:
             continue
@@ -103,12 +106,15 @@ def number_right(model: nn.Module, words: WordTokenizer, stories: Stories) -> fl
         while start > 0 and tokens[start - 1] != end:
             start -= 1
         text = [end, *tokens[start : agreement.at + 1]]
-        if len(text) > 64:
-            continue
-        chances = model(torch.tensor([text]))[0, -1].softmax(dim=-1)
-        singular = chances[ids["singular"]].sum() > chances[ids["plural"]].sum()
-        right += bool(singular) == agreement.singular
-        total += 1
+        if len(text) <= 64:
+            texts[len(text)].append(text)
+            singular[len(text)].append(agreement.singular)
+    right = total = 0
+    for length, rows in texts.items():
+        chances = model(torch.tensor(rows))[:, -1].softmax(dim=-1)
+        one, many = (chances[:, ids[n]].sum(dim=-1) for n in ("singular", "plural"))
+        right += int(((one > many) == torch.tensor(singular[length])).sum())
+        total += len(rows)
     return right / total
 
 

@@ -146,29 +146,29 @@ def is_sentence(words: Sequence[str], *, names: tuple[str, ...] = FEW_NAMES) -> 
 
     A sentence begins with a capital and ends with a full stop. A name may stand
     wherever the grammar has one, whichever it is.
-
-    Source: Norvig, 1991, "Techniques for Automatic Memoization with Applications to
-    Context-Free Parsing", for the recognizer.
     """
     if not words or not words[0][:1].isupper():
         return False
     first = "$" if words[0] in names else words[0].lower()
-    tokens = (first, *("$" if word in names else word for word in words[1:]))
-    starts = ("sentence", "intro.1")
-    return any(len(tokens) in _ends(start, tokens, 0) for start in starts)
+    left: set[tuple[str, ...]] = {("sentence",), ("intro.1",)}
+    for token in (first, *("$" if word in names else word for word in words[1:])):
+        left = {after for parts in left for after in _follows(parts).get(token, ())}
+    return () in left
 
 
 @cache
-def _ends(part: str, tokens: tuple[str, ...], start: int) -> frozenset[int]:
-    """Return where texts of a part can end that begin at ``start``."""
-    if part not in STORY_RULES:
-        expected = "$" if part.startswith("$") else part
-        fits = start < len(tokens) and tokens[start] == expected
-        return frozenset({start + 1} if fits else ())
-    reached: set[int] = set()
-    for parts in set(STORY_RULES[part]):
-        ends = {start}
-        for symbol in parts:
-            ends = {end for begin in ends for end in _ends(symbol, tokens, begin)}
-        reached |= ends
-    return frozenset(reached)
+def _follows(parts: tuple[str, ...]) -> dict[str, set[tuple[str, ...]]]:
+    """Return each word that can begin a text of these parts, with the parts after it.
+
+    No rule leads back to itself, so there are only some thousands to remember.
+    """
+    if not parts:
+        return {}
+    first, *others = parts
+    if first not in STORY_RULES:
+        return {"$" if first.startswith("$") else first: {tuple(others)}}
+    follows: dict[str, set[tuple[str, ...]]] = {}
+    for alternative in set(STORY_RULES[first]):
+        for word, after in _follows((*alternative, *others)).items():
+            follows.setdefault(word, set()).update(after)
+    return follows

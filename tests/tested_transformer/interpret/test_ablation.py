@@ -147,6 +147,15 @@ def test_a_change_is_the_loss_of_the_pruned_model_less_that_of_the_whole(
     assert [len(change) for change in changes] == [3, 3]
 
 
+def test_several_numbers_change_in_one_pass(model: GPT) -> None:
+    together = loss_changes(model, lambda: losses(model))
+    assert [tuple(change.shape) for change in together] == [(3, 2), (3, 2)]
+    for index in (0, 1):
+        alone = loss_changes(model, lambda index=index: losses(model)[index])
+        for one, of_both in zip(alone, together, strict=True):
+            torch.testing.assert_close(of_both[:, index], one)
+
+
 def test_a_change_depends_on_what_stands_in_the_place(model: GPT) -> None:
     instead = record_heads(model, TOKENS[:, :-1]).outputs
     for same in loss_changes(model, lambda: losses(model).mean(), instead=instead):
