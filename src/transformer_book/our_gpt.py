@@ -102,7 +102,8 @@ def number_right(
         number: [words.encode(verb)[0] for verb in verb_forms(number)]
         for number in ("singular", "plural")
     }
-    right = total = 0
+    # Texts of one length can be read side by side.
+    by_length: dict[int, list[tuple[list[int], bool]]] = {}
     for agreement in word_agreements(stories):
         if agreement.distractors < distractors:
             continue
@@ -110,12 +111,15 @@ def number_right(
         while start > 0 and tokens[start - 1] != end:
             start -= 1
         text = [end, *tokens[start : agreement.at + 1]]
-        if len(text) > seq_len:
-            continue
-        chances = model(torch.tensor([text]))[0, -1].softmax(dim=-1)
-        singular = chances[ids["singular"]].sum() > chances[ids["plural"]].sum()
-        right += bool(singular) == agreement.singular
-        total += 1
+        if len(text) <= seq_len:
+            by_length.setdefault(len(text), []).append((text, agreement.singular))
+    right = total = 0
+    for cases in by_length.values():
+        texts, answers = zip(*cases, strict=True)
+        chances = model(torch.tensor(texts))[:, -1].softmax(dim=-1)
+        singular, plural = (chances[:, forms].sum(dim=-1) for forms in ids.values())
+        right += int(((singular > plural) == torch.tensor(answers)).sum())
+        total += len(cases)
     return right / total
 
 
