@@ -234,7 +234,9 @@ def test_without_scripts_a_page_is_read_from_end_to_end(
         "> .highlight pre",
     )
     for kind in (*drawn, "> p", "> h2"):
-        for part in page.locator(f"article {kind}").all()[:5]:
+        parts = page.locator(f"article {kind}")
+        expect(parts).not_to_have_count(0)
+        for part in parts.all()[:5]:
             expect(part).to_be_visible()
     assert page.locator("button.copy").count() == 0
     fold = page.locator("details:not(.drawing):has(> p)").first
