@@ -540,6 +540,7 @@ def side_by_side(
     *,
     x_label: str,
     y_label: str,
+    level: float | None = None,
 ) -> Figure:
     """Draw grouped vertical bars in panels, one below the other.
 
@@ -548,6 +549,7 @@ def side_by_side(
             one height for each position; at most four groups.
         x_label: The label of the positions, which are numbered from 0.
         y_label: The label of the heights, with their unit.
+        level: The height of a dashed line across each panel, if any.
 
     Raises:
         ValueError: If there are no panels, or one has no groups or more than four.
@@ -568,6 +570,8 @@ def side_by_side(
             drawn = axes.bar(left, heights, width * 0.9, align="edge", color=color)
             if axes is first:
                 named[name] = drawn
+        if level is not None:
+            axes.axhline(level, color=INK, linewidth=1, linestyle="--")
         axes.set_title(title, **_TEXT, loc="left")
         axes.set_ylabel(y_label, **_TEXT)
         axes.tick_params(labelbottom=index == len(panels) - 1)

@@ -450,11 +450,13 @@ def test_slices_have_the_color_of_their_head():
 def test_bars_side_by_side_are_as_high_as_given():
     panels = {"p": {"a": [1.0, 2.0], "b": [3.0, 0.5]}, "r": {"a": [0.0, 1.0]}}
     labels = {"x_label": "expert", "y_label": "load"}
-    figure = side_by_side(panels, **labels)
+    figure = side_by_side(panels, level=0.5, **labels)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["p", "r"]
     for axes, groups in zip(figure.axes, panels.values(), strict=True):
         drawn = [[bar.get_height() for bar in bars] for bars in axes.containers]
         assert drawn == list(groups.values())
+        (line,) = axes.lines
+        assert set(line.get_ydata()) == {0.5}
         for place in range(2):
             bars = [container[place] for container in axes.containers]
             ends = [bar.get_x() + bar.get_width() for bar in bars]
@@ -466,3 +468,4 @@ def test_bars_side_by_side_are_as_high_as_given():
         tops = [bar.get_window_extent() for bar in bars]
         assert any(0 < box.y0 - top.y1 < 15 and box.x0 < top.x1 for top in tops)
     assert not figure.axes[1].texts
+    assert not side_by_side(panels, **labels).axes[0].lines
