@@ -61,7 +61,7 @@ class _Undrawn(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         if getattr(func, "__module__", None) == nn.init.__name__:
-            return None
+            return args[0]
         return func(*args, **kwargs or {})
 
 
