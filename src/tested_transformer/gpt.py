@@ -60,9 +60,10 @@ class _Undrawn(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        kwargs = kwargs or {}
         if getattr(func, "__module__", None) == nn.init.__name__:
-            return args[0]
-        return func(*args, **kwargs or {})
+            return kwargs["tensor"]
+        return func(*args, **kwargs)
 
 
 class DecoderBlock(nn.Module):
