@@ -21,7 +21,7 @@ from jaxtyping import install_import_hook, jaxtyped
 from bookbinder.places import PACKAGES
 
 _SOURCE = Path(__file__).resolve().parents[2]
-_CHECKED_CALLS = 10  # of each function in each test
+_CHECKED_CALLS = 3  # of each function in each test
 _calls: dict[Callable[..., object], int] = {}
 _unchecked: dict[str, Any] = {}
 
@@ -53,10 +53,11 @@ def check_first_calls(function: Callable[..., object]) -> Callable[..., object]:
             _calls[function] = before + 1
             checked()(*args, **kwargs)
         if before + 1 == _CHECKED_CALLS:
-            # As by @no_type_check. A function in another, or a property, has no path.
+            # As by @no_type_check. A function in another has no path.
             with suppress(AttributeError, ValueError):
                 path = f"{function.__module__}:{function.__qualname__}"
                 known = pkgutil.resolve_name(path)
+                known = known.fget if isinstance(known, property) else known
                 known.__no_type_check__ = True
                 _unchecked[path] = known
 
