@@ -17,7 +17,14 @@ HOW_TO_GET = (
     "Chromium is needed: apt-get install chromium, or CHROMIUM=/path/to/chromium"
 )
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+# The one without windows comes first: to open the site's pages takes it half the time.
+_NAMES = (
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "chrome",
+)
 _MAC = Path("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome")
 
 
