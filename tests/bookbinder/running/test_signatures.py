@@ -3,14 +3,12 @@
 import subprocess
 import sys
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 import torch
 
 from bookbinder.running.signatures import forget_calls, modules_with_shapes
 from tested_transformer.attention import attention_scores
-from tested_transformer.cache import DenseCache, KVCache
 from transformer_book.microgpt import Scalar
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -28,16 +26,6 @@ def test_the_first_calls_of_each_function_are_checked_in_every_test() -> None:
     forget_calls()
     with pytest.raises(Exception, match="d_k"):
         attention_scores(q, wrong)
-
-
-def test_a_property_is_checked_no_more_often_than_a_function() -> None:
-    stored = KVCache([DenseCache(torch.ones(2, 3, 5, 4), torch.ones(2, 3, 5, 4))])
-    for _ in range(2):
-        assert stored.batch_size == 2
-    with patch.object(DenseCache, "batch_size", "two"):
-        with pytest.raises(Exception, match="batch_size"):
-            stored.batch_size
-        assert stored.batch_size == "two"
 
 
 def test_a_module_is_checked_exactly_if_it_imports_shapes() -> None:
