@@ -56,8 +56,8 @@ def check_first_calls(function: Callable[..., object]) -> Callable[..., object]:
             # As by @no_type_check. A function in another has no path.
             with suppress(AttributeError, ValueError):
                 path = f"{function.__module__}:{function.__qualname__}"
-                known = pkgutil.resolve_name(path)
-                known = known.fget if isinstance(known, property) else known
+                known: Any = pkgutil.resolve_name(path)
+                known = getattr(known, "fget", known)
                 known.__no_type_check__ = True
                 _unchecked[path] = known
 
