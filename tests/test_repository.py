@@ -251,7 +251,8 @@ def test_each_module_has_its_page_in_the_reference() -> None:
     pages = [*folder.glob("attentions*.md")]
     text = "".join(page.read_text("utf-8") for page in pages)
     names = re.findall(r"^ {8}- (\w+)$", text, re.MULTILINE)
-    assert sorted(names) == sorted(attentions.__all__)
+    assert len({*names}) == len(names)
+    assert {*names} == {*attentions.__all__}, "in docs/reference/attentions*.md"
 
 
 def test_no_page_reads_files_of_the_repository() -> None:

@@ -3,10 +3,21 @@
 ``MultiHeadAttention`` and each layer in ``attentions`` are such layers. A layer of your
 own can take the place of ``block.attention`` if it keeps the contract of
 ``AttentionLayer``; with settings that make it, ``GPTConfig(attention=...)`` takes it.
+Where only the way from queries, keys and values to outputs is new, a subclass of
+``Softmax`` with a ``make_core`` of its own is enough. What a layer keeps of the tokens
+that it has read has its contract in ``cache``.
 """
 
 from dataclasses import Field, dataclass
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    Protocol,
+    TypeVar,
+    runtime_checkable,
+)
 
 import torch
 from jaxtyping import Bool, Float
@@ -35,6 +46,9 @@ class AttentionLayer(Protocol[Kept]):
     - ``o_proj`` is the last thing that it computes, and all that it adds to a block.
     - Loaded into another layer with the same settings, its ``state_dict()`` makes that
       layer compute the same.
+    - Its parameters have the device and the type of the settings. Where the rows of one
+      are vectors, each by itself, its module names it in ``row_vectors``, so that Muon
+      does not take it for a map.
 
     A layer that keeps a state instead of scores refuses, with a ``ValueError``, the
     arguments that act on scores: ``mask``, ``window``, ``score_bias``, ``rotary`` and
@@ -49,7 +63,9 @@ class AttentionLayer(Protocol[Kept]):
 
     num_heads: int
     head_dim: int
-    o_proj: nn.Linear
+    # From Python 3.12 on, isinstance() does not find the parts of a module.
+    if TYPE_CHECKING:
+        o_proj: nn.Linear
 
     def __call__(
         self,

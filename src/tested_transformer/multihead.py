@@ -274,8 +274,8 @@ class MultiHeadAttention(nn.Module):
         norm_eps: What these norms add to the mean square.
         core: How queries, keys and values become outputs: ``Softmax()``, or one of
             ``attentions``, such as ``AdjustedSoftmax(soft_cap=50.0)``.
-        layer: The number of the layer in its model, from 0. Only the core of
-            ``attentions.Differential`` depends on it.
+        layer: The number of the layer in its model, from 0. A core may depend on it,
+            as that of ``attentions.Differential`` does.
         device: Where to make the parameters.
         dtype: The type of the parameters.
 

@@ -33,7 +33,7 @@ def test_each_form_is_right(name: str) -> None:
     )
     layer = GPT(config).blocks[0].attention
     report = check_attention(layer)
-    assert report.state == "right", str(report)
+    assert report.state == "right", f"checking.py says what {name} computes?\n{report}"
     assert SHOWN.get(name, "") in str(report).splitlines()[0]
     assert "in pieces" in report.covered
 

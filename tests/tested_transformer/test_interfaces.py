@@ -25,6 +25,7 @@ from tested_transformer.interfaces import Attention, AttentionLayer, LayerSettin
 from tested_transformer.masks import sliding_window_mask, token_mask
 from tested_transformer.multihead import Softmax
 from tested_transformer.positions import rotary_table
+from tested_transformer.training import Recipe, make_optimizers
 
 # Pairwise different: batch, heads, head width, tokens, width of the model.
 B, H, D_K, T, D = 2, 6, 4, 37, 22
@@ -114,9 +115,32 @@ def test_it_is_a_layer_of_its_settings_and_they_have_a_name(name: str) -> None:
     layer = make_layer(name)
     assert isinstance(attention, Attention)
     assert isinstance(layer, AttentionLayer)
+    assert isinstance(layer.o_proj, nn.Linear)
     assert (layer.num_heads, layer.head_dim) == (settings.num_heads, D_K)
     assert attention_named(*name_of(attention)) == attention
     assert len({attention, replace(attention)}) == 1
+
+
+@every
+def test_its_parameters_are_where_and_of_the_type_that_the_settings_say(
+    name: str,
+) -> None:
+    attention, settings = LAYERS[name]
+    asked = replace(settings, device=torch.device("meta"), dtype=torch.float16)
+    layer = attention.make(asked)
+    assert isinstance(layer, nn.Module)
+    at = {(p.device.type, p.dtype) for p in layer.parameters()}
+    assert at == {("meta", torch.float16)}
+
+
+@every
+def test_muon_takes_its_maps_and_no_vectors_in_rows(name: str) -> None:
+    layer = nn.ModuleDict({"it": make_layer(name), "embedding": nn.Embedding(2, 3)})
+    maps = {m.weight for m in layer.modules() if isinstance(m, nn.Linear)}
+    _, muon = make_optimizers(layer, Recipe(optimizer="muon"))
+    others = {*muon.param_groups[0]["params"]} - maps
+    names = [name for name, p in layer.named_parameters() if p in others]
+    assert names == [], "are the rows of these vectors? Then they belong in row_vectors"
 
 
 @every

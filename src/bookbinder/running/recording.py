@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
@@ -40,45 +40,104 @@ def recorded_lines(files: Collection[str]) -> Generator[Lines]:
     """
     watched = {real_name(file) for file in files}
     lines: Lines = {}
-    # Codes by their identity, since equal code may stand on other lines: those of which
-    # all has run or nothing is watched, and the lines that the others have left.
-    done: set[int] = set()
-    left: dict[int, set[int]] = {}
-    kept: list[CodeType] = []  # so that no other code gets such an identity
 
-    def trace_lines(frame: FrameType, event: str, _: object) -> Any:
-        if event == "line":
-            place = real_name(frame.f_code.co_filename), frame.f_lineno
-            if place not in lines:
-                lines[place] = _line_of_page(frame)
-            missing = left[id(frame.f_code)]
-            missing.discard(frame.f_lineno)
-            if not missing:
-                done.add(id(frame.f_code))
-                frame.f_trace_lines = False
-        return trace_lines
+    def is_watched(frame: FrameType) -> bool:
+        return real_name(frame.f_code.co_filename) in watched or is_of_a_page(frame)
 
-    # Python calls it for each call of any function, so what is frequent comes first.
-    def trace_calls(frame: FrameType, _event: str, _: object) -> Any:
-        if id(frame.f_code) in done:
-            return None
-        code = frame.f_code
-        if id(code) not in left:
-            kept.append(code)
-            if real_name(code.co_filename) not in watched and not is_of_a_page(frame):
-                done.add(id(code))
-                return None
-            runs = {line for *_, line in code.co_lines() if line}
-            # A function's first line does not run, unless the function is on it alone.
-            left[id(code)] = runs - {code.co_firstlineno} or runs
-        return trace_lines
+    def record(frame: FrameType, line: int) -> None:
+        place = real_name(frame.f_code.co_filename), line
+        if place not in lines:
+            lines[place] = _line_of_page(frame)
 
-    before = sys.gettrace()
-    sys.settrace(trace_calls)
-    try:
+    with _watching(is_watched, record):
         yield lines
-    finally:
-        sys.settrace(before)
+
+
+if sys.version_info >= (3, 12):
+
+    @contextmanager
+    def _watching(
+        is_watched: Callable[[FrameType], bool],
+        record: Callable[[FrameType, int], None],
+    ) -> Generator[None]:
+        """Record lines as they run for the first time, which costs next to nothing."""
+        monitoring = sys.monitoring
+        events, off = monitoring.events, monitoring.DISABLE
+        # Debuggers, profilers and measurements of coverage have numbers of their own.
+        tool = 4 if monitoring.get_tool(3) else 3
+        codes: list[CodeType] = []  # by identity: equal code may stand on other lines
+
+        def start(code: CodeType, _: int) -> Any:
+            if is_watched(sys._getframe(1)):
+                codes.append(code)
+                monitoring.set_local_events(tool, code, events.LINE)
+            return off
+
+        def run_line(_: CodeType, line: int) -> Any:
+            record(sys._getframe(1), line)
+            return off
+
+        monitoring.use_tool_id(tool, __name__)
+        monitoring.register_callback(tool, events.PY_START, start)
+        monitoring.register_callback(tool, events.LINE, run_line)
+        monitoring.set_events(tool, events.PY_START)
+        monitoring.restart_events()
+        try:
+            yield
+        finally:
+            monitoring.set_events(tool, events.NO_EVENTS)
+            for code in codes:
+                monitoring.set_local_events(tool, code, events.NO_EVENTS)
+            for event in (events.PY_START, events.LINE):
+                monitoring.register_callback(tool, event, None)
+            monitoring.free_tool_id(tool)
+
+else:
+
+    @contextmanager
+    def _watching(
+        is_watched: Callable[[FrameType], bool],
+        record: Callable[[FrameType, int], None],
+    ) -> Generator[None]:
+        """Record lines as they run, which makes every call of a function slower."""
+        # Codes by their identity, since equal code may stand on other lines: those of
+        # which all has run or nothing is watched, and the lines that the others have
+        # left.
+        done: set[int] = set()
+        left: dict[int, set[int]] = {}
+        kept: list[CodeType] = []  # so that no other code gets such an identity
+
+        def trace_lines(frame: FrameType, event: str, _: object) -> Any:
+            if event == "line":
+                record(frame, frame.f_lineno)
+                missing = left[id(frame.f_code)]
+                missing.discard(frame.f_lineno)
+                if not missing:
+                    done.add(id(frame.f_code))
+                    frame.f_trace_lines = False
+            return trace_lines
+
+        # Python calls it for each call of a function, so what is frequent comes first.
+        def trace_calls(frame: FrameType, _event: str, _: object) -> Any:
+            if id(frame.f_code) in done:
+                return None
+            code = frame.f_code
+            if id(code) not in left:
+                kept.append(code)
+                if not is_watched(frame):
+                    done.add(id(code))
+                    return None
+                runs = {line for *_, line in code.co_lines() if line}
+                # A function's first line does not run, unless it is on it alone.
+                left[id(code)] = runs - {code.co_firstlineno} or runs
+            return trace_lines
+
+        before = sys.gettrace()
+        sys.settrace(trace_calls)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
 
 
 def is_of_a_page(frame: FrameType) -> bool:

@@ -272,6 +272,8 @@ class Compressor(nn.Module):
         on: The device and the type of the parameters.
     """
 
+    row_vectors = ("position_bias",)
+
     def __init__(
         self, compressed: Compressed, d_model: int, width: int, **on: Any
     ) -> None:

@@ -63,6 +63,8 @@ class Differential(Softmax):
 class DifferentialCore(nn.Module):
     """What attends in a layer with ``Differential``, and its parameters."""
 
+    row_vectors = ("share_q", "share_k")  # no maps, whatever an optimizer may think
+
     def __init__(self, settings: LayerSettings) -> None:
         super().__init__()
         for name in ("num_heads", "num_kv_heads"):

@@ -1,7 +1,7 @@
 """Load checkpoints, or refuse them with the name of the file and what is wrong.
 
 Everything is checked against the hash taken when it was saved, and nothing that is read
-is ever executed: there are no pickles.
+is ever executed: there are no pickles. ``layouts`` reads files of other libraries.
 """
 
 import hashlib

@@ -19,16 +19,13 @@ __all__ = [
     "set_rates",
 ]
 
-# Several vectors that are stored as the rows of a matrix are no map either.
-_VECTORS = ("smear", "share_q", "share_k")
-
 
 def make_optimizers(model: nn.Module, recipe: Recipe) -> list[Optimizer]:
     """Return the optimizers of a model, each parameter in one of them.
 
     Matrices and embeddings get weight decay, which limits how far products can grow.
-    Vectors get none: biases, the gains of norms, and the shares of a smear and of
-    differential attention.
+    Vectors get none: biases, the gains of norms, the shares of a smear, and parameters
+    that a module names in ``row_vectors``, since each of their rows is a vector.
 
     Args:
         model: The model to optimize.
@@ -44,8 +41,13 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[Optimizer]:
     tables: list[nn.Parameter] = []
     head: list[nn.Parameter] = []
     vectors: list[nn.Parameter] = []
+    in_rows = {
+        getattr(module, name)
+        for module in model.modules()
+        for name in getattr(module, "row_vectors", ())
+    }
     for name, parameter in model.named_parameters():
-        if parameter.ndim != 2 or name.rpartition(".")[2] in _VECTORS:
+        if parameter.ndim != 2 or parameter in in_rows:
             vectors.append(parameter)
         elif "embedding" in name:
             tables.append(parameter)

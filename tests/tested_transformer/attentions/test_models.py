@@ -1,7 +1,8 @@
 """A GPT of each attention: with a cache and without, saved, drawn anew, refused."""
 
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from inspect import get_annotations
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from tested_transformer.decoding import (
 )
 from tested_transformer.decoding.cache_readers import PagedReader
 from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.interfaces import Attention
 from tested_transformer.interpret import record_heads
 from tested_transformer.multihead import MultiHeadAttention, Softmax
 
@@ -140,6 +142,18 @@ def test_what_has_no_name_or_setting_is_named() -> None:
 @dataclass(frozen=True)
 class Nameless(Softmax):
     pass
+
+
+def test_settings_are_fields_and_told_and_never_two_of_a_name() -> None:
+    # The command line has one flag for all fields of a name, with the text of Args.
+    types: dict[str, Any] = {}
+    for kind in {type(attention) for attention in ATTENTIONS.values()}:
+        known = {field.name: field.type for field in fields(kind)}
+        own = {*get_annotations(kind)} - {*get_annotations(Attention)}
+        assert own <= {*known}, f"{kind} is no dataclass itself?"
+        for name, type_ in known.items():
+            assert f"\n        {name}: " in f"{kind.__doc__}", f"Args of {kind}: {name}"
+            assert types.setdefault(name, type_) == type_, f"two settings called {name}"
 
 
 def test_each_last_layer_of_so_many_has_softmax() -> None:

@@ -61,7 +61,6 @@ def test_matrices_decay_and_nothing_else(optimizer, make_model):
 
 def test_a_smear_and_the_shares_of_differential_attention_are_no_matrices(make_model):
     model = make_model(attention=Differential(), num_heads=2, smear=True)
-    model.smear = nn.Parameter(torch.zeros(3, 12))
     for optimizer in ("adamw", "muon"):
         adamw, *_ = make_optimizers(model, Recipe(optimizer=optimizer))
         vectors = names_of(model, adamw.param_groups[-1]["params"])
