@@ -168,9 +168,12 @@ def _beside(shape: Shape, size: Points) -> Points:
 
 def _distances(low: Points, size: Points, points: Points) -> Points:
     """Return the distance from each box to the nearest point, 0 for one inside."""
-    corners = low[:, None]
-    outside = np.maximum(np.maximum(corners - points, points - corners - size), 0)
-    return np.sqrt(np.square(outside).sum(axis=-1).min(axis=1))
+    squares = np.zeros((len(low), len(points)))
+    for corners, length, at in zip(low.T, size, points.T, strict=True):  # x, then y
+        begin = corners[:, None]
+        outside = np.maximum(np.maximum(begin - at, at - begin - length), 0)
+        squares += np.square(outside)
+    return np.sqrt(squares.min(axis=1))
 
 
 def _apart(places: list[list[_Place]]) -> list[_Place]:
