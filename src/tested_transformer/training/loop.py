@@ -174,6 +174,7 @@ class Learner:
             _validate_graph(model, self.device, self.precision, world)
         self.parallel = spread(model, world, shard=shard)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.indexed = _has_indexers(model)
         self.optimizers = make_optimizers(model, recipe)
         self.scaler = torch.amp.GradScaler(
             self.device.type, enabled=self.precision == "fp16"
@@ -224,7 +225,10 @@ class Learner:
         return loss
 
     def _losses(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        return _losses_of(self.model, self.parallel(inputs), targets, self.recipe)
+        logits = self.parallel(inputs)
+        return _losses_of(
+            self.model, logits, targets, self.recipe, indexed=self.indexed
+        )
 
     def clip(self) -> Tensor:
         """Clip the gradient to ``recipe.clip``, and return its norm before clipping."""
@@ -342,7 +346,9 @@ def training_precision(
         copied_model, inputs, targets = copied()
         with autocast(device, precision):
             logits = copied_model(inputs)
-            objective, _ = _losses_of(copied_model, logits, targets, recipe)
+            objective, _ = _losses_of(
+                copied_model, logits, targets, recipe, indexed=_has_indexers(model)
+            )
         objective.backward()
 
     device = next(model.parameters()).device
@@ -351,14 +357,18 @@ def training_precision(
         return choose_precision(device, recipe.precision, step=step if alone else None)
 
 
+def _has_indexers(model: GPT) -> bool:
+    return any(isinstance(module, IndexTrained) for module in model.modules())
+
+
 def _losses_of(
-    model: GPT, logits: Tensor, targets: Tensor, recipe: Recipe
+    model: GPT, logits: Tensor, targets: Tensor, recipe: Recipe, *, indexed: bool
 ) -> tuple[Tensor, Tensor]:
     """Return the objective, and the text's loss, which is part of it."""
     loss = objective = next_token_loss(logits, targets)
     if model.config.num_experts:
         objective = objective + recipe.balance_weight * model.balance_loss()
-    if any(isinstance(module, IndexTrained) for module in model.modules()):
+    if indexed:
         objective = objective + model.index_loss()
     return objective, loss
 
@@ -403,8 +413,8 @@ def _validate_graph(
         "needs a model without experts, who get other tokens in each step": (
             model.config.num_experts > 0
         ),
-        "needs a model without an indexer, whose loss keeps a step's memory": any(
-            isinstance(module, IndexTrained) for module in model.modules()
+        "needs a model without an indexer, whose loss keeps a step's memory": (
+            _has_indexers(model)
         ),
         "needs a single process": world.size > 1,
     }
