@@ -14,8 +14,10 @@ from tested_transformer.multihead import Core, ScoreOptions, Softmax
 
 __all__ = ["RULES", "SINKS", "Evicting", "kept_keys"]
 
+_BY_WEIGHT = ("heavy hitters", "heavy hitters and recent", "mean weights")
 RULES = (
-    *("sinks and recent", "heavy hitters", "heavy hitters and recent", "mean weights"),
+    "sinks and recent",
+    *_BY_WEIGHT,
     *("random", "random, alike", "best afterwards"),
 )
 SINKS = 4
@@ -59,6 +61,7 @@ def kept_keys(
             len(total), 1, len(position), generator=torch.Generator().manual_seed(0)
         )
         luck = one.expand_as(total)
+    by_weight = rule in _BY_WEIGHT
     for t in range(scores.shape[2]):
         alive[..., t] = True
         if rule == "sinks and recent":
@@ -71,14 +74,15 @@ def kept_keys(
             recent = count // 2 if rule == "heavy hitters and recent" else 1
             queries = (t - position).clamp(min=1) if rule == "mean weights" else 1
             rank = (total / queries).masked_fill(position > t - recent, float("inf"))
-        if t >= start:
+        if t >= max(start, count):  # there may be too many
             rank = rank.masked_fill(position == t, float("inf"))
             rank = rank.masked_fill(~alive, float("-inf"))
-            best = rank.topk(min(count, t + 1)).indices
+            best = rank.topk(count).indices
             alive = torch.zeros_like(alive).scatter(-1, best, True)
         kept[:, :, t] = alive
-        row = scores[:, :, t].masked_fill(~alive, float("-inf"))
-        total = total + row.softmax(dim=-1)
+        if by_weight:
+            row = scores[:, :, t].masked_fill(~alive, float("-inf"))
+            total = total + row.softmax(dim=-1)
     return kept
     # --8<-- [end:kept]
 
