@@ -17,7 +17,7 @@ HOW_TO_GET = (
     "Chromium is needed: apt-get install chromium, or CHROMIUM=/path/to/chromium"
 )
 
-# The one without windows comes first: to open the site's pages takes it half the time.
+# The one without windows comes first: it opens pages in two thirds of the time.
 _NAMES = (
     "chromium-headless-shell",
     "chromium",

@@ -63,7 +63,7 @@ class Differential(Softmax):
 class DifferentialCore(nn.Module):
     """What attends in a layer with ``Differential``, and its parameters."""
 
-    row_vectors = ("share_q", "share_k")  # no maps, whatever an optimizer may think
+    row_vectors = ("share_q", "share_k")  # each row is a vector
 
     def __init__(self, settings: LayerSettings) -> None:
         super().__init__()
