@@ -6,17 +6,16 @@ code that ``page`` found. So a fence that only one of them understands cannot hi
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from bs4 import BeautifulSoup
 
-from bookbinder.listings import ListingError, find_section
+from bookbinder.listings import Section, listed_sections, listing_problems
 from bookbinder.names import name_problems
 from bookbinder.numbers import number_problems
-from bookbinder.page import INERT_LANGUAGES, Page, Problem
+from bookbinder.page import INERT_LANGUAGES, Listing, Page, Problem
 from bookbinder.rendering import Shown, render, shown_code
-from bookbinder.running.figures import figures_folder
 
 # The fewest words that can describe a picture.
 _ENOUGH = 8
@@ -56,28 +55,22 @@ def audit(page: Page, root: Path) -> list[Problem]:
     # Diagrams need PyTorch, which is imported where it is first needed.
     from bookbinder.shapes import diagram_problems
 
-    problems = [*page.problems]
-    texts = [(block.code, "python", block.line) for block in page.blocks]
-    outputs = [block.output for block in page.blocks if block.output]
-    texts += [(output.text, "text", output.line) for output in outputs]
-    for listing in page.listings:
-        try:
-            section = find_section(root, listing.path, listing.section)
-            texts.append((section.text, listing.language, listing.line))
-        except ListingError as error:
-            problems.append(Problem(page.path, listing.line, str(error)))
-    if page.code_is_known and len(texts) == len(page.blocks + outputs + page.listings):
-        problems += [*_shown_problems(page, root, texts), *number_problems(page, root)]
+    problems = [*page.problems, *listing_problems(page, root)]
+    sections = [*listed_sections(page, root)]
+    if page.code_is_known and len(sections) == len(page.listings):
+        problems += _shown_problems(page, root, sections)
+        problems += number_problems(page, sections)
     problems += [*diagram_problems(page), *name_problems(page, root)]
     return sorted(set(problems), key=lambda problem: problem.line)
 
 
 def _shown_problems(
-    page: Page, root: Path, texts: list[tuple[str, str, int]]
+    page: Page, root: Path, sections: Sequence[tuple[Listing, Section]]
 ) -> Iterator[Problem]:
     """Render the page, and return what is wrong with what a reader sees."""
     try:
         html = render("\n".join(page.lines) + "\n", root)
+        code = shown_code(html)
     except Exception as error:
         yield Problem(page.path, _find(page, str(error)), f"not rendered: {error}")
         return
@@ -87,7 +80,7 @@ def _shown_problems(
     for box in html.select("[data-undrawn]"):
         line = _find(page, box.get_text())
         yield Problem(page.path, line, "diagram not drawn: run make diagrams")
-    yield from _compare_code(page, shown_code(html), texts)
+    yield from _compare_code(page, code, sections)
     yield from _images(page, html)
     for element in html.select("[hidden], div[style], details[style]"):
         line = _find(page, element.get_text())
@@ -97,12 +90,16 @@ def _shown_problems(
 
 
 def _compare_code(
-    page: Page, shown: list[Shown], texts: list[tuple[str, str, int]]
+    page: Page, shown: list[Shown], sections: Sequence[tuple[Listing, Section]]
 ) -> Iterator[Problem]:
     """Compare the code shown with blocks that run, outputs, and listings from src."""
     queues = defaultdict[str, deque[tuple[str, int]]](deque)
-    for text, language, line in texts:
-        queues[language].append((text, line))
+    for block in page.blocks:
+        queues["python"].append((block.code, block.line))
+        if block.output:
+            queues["text"].append((block.output.text, block.output.line))
+    for listing, section in sections:
+        queues[listing.language].append((section.text, listing.line))
     refused = False
     for block in shown:
         if block.language not in INERT_LANGUAGES:
@@ -128,7 +125,7 @@ def _same(one: str, other: str) -> bool:
 
 def _images(page: Page, html: BeautifulSoup) -> Iterator[Problem]:
     """Accept only pictures that a block of this page can draw."""
-    folder = figures_folder(page, Path()).relative_to("docs").as_posix()
+    folder = page.figures.relative_to("docs").as_posix()
     shown = len(html.select("figure.figure, .book-error"))
     for image in page.images:
         parent = PurePosixPath(image.target).parent.as_posix()

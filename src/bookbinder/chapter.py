@@ -134,7 +134,7 @@ def _exercises(page: Page) -> Iterator[tuple[int, str]]:
     package. One that stands on a page refuses them there: what it says is an output of
     the page, compared when the page runs. Here it is counted.
     """
-    lines = page.parts().get("exercises", range(0))
+    lines = page.parts.get("exercises", range(0))
     begins = [h.line for h in page.headings if h.line in lines and h.level > 2]
     if not lines:
         reason = "no heading ## Exercises, with at least one exercise under a heading"
@@ -156,7 +156,7 @@ def _exercises(page: Page) -> Iterator[tuple[int, str]]:
 
 def _sources(page: Page) -> Iterator[tuple[int, str]]:
     """Check that a reader can open what is cited by its title, in italics."""
-    lines = page.parts().get("sources", ())
+    lines = page.parts.get("sources", ())
     for number, line in page.prose:
         cited = number in lines and re.match(r"- .*\*\w", line)
         if cited and "](" not in line:

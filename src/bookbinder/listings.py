@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from bookbinder.page import Listing, Page
+from bookbinder.page import Listing, Page, Problem
 from bookbinder.places import real_name
 from bookbinder.running.recording import Idle
 
@@ -68,8 +68,17 @@ def find_section(root: Path, path: str, name: str) -> Section:
     return Section(file, path, first + 1, last, text)
 
 
+def listing_problems(page: Page, root: Path) -> Iterator[Problem]:
+    """Return a problem for each listing of a page that has no section."""
+    for listing in page.listings:
+        try:
+            find_section(root, listing.path, listing.section)
+        except ListingError as error:
+            yield Problem(page.path, listing.line, str(error))
+
+
 def listed_sections(page: Page, root: Path) -> Iterator[tuple[Listing, Section]]:
-    """Return the listings of a page that have a section; the audit reports others."""
+    """Return each listing of a page that has a section, with the section."""
     for listing in page.listings:
         with suppress(ListingError):
             yield listing, find_section(root, listing.path, listing.section)

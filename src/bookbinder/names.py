@@ -21,7 +21,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from bookbinder.page import Page, Problem, load_page
+from bookbinder.page import CodeSpan, Page, Problem, load_page
 from bookbinder.places import PACKAGES
 
 _PROGRAM = re.compile(r"make(?: [a-z][\w-]*| [A-Z]+=\S+)+|tested-transformer(?: .*)?")
@@ -31,15 +31,16 @@ _FILE = re.compile(r"(?:src|tests|docs|benchmarks|examples|theme)(?:/[\w.-]+)+/?
 
 def name_problems(page: Page, root: Path) -> Iterator[Problem]:
     """Return a problem for each name on a page that does not exist."""
-    quoted = [*page.code_spans()]
+    quoted = [*page.code_spans]
     for fence in page.fences:
         if fence.info == "console":
-            lines = enumerate(fence.text.splitlines(), start=fence.line + 1)
-            quoted += [(n, line[2:]) for n, line in lines if line.startswith("$ ")]
-    for number, text in quoted:
-        if reason := _unknown(text, root):
-            yield Problem(page.path, number, f"`{text}`: {reason}")
-    for link in page.links():
+            for line, text in enumerate(fence.text.splitlines(), start=fence.line + 1):
+                if text.startswith("$ "):
+                    quoted.append(CodeSpan(text[2:], line))
+    for span in quoted:
+        if reason := _unknown(span.text, root):
+            yield Problem(page.path, span.line, f"`{span.text}`: {reason}")
+    for link in page.links:
         if reason := _no_place(link.target, page, root):
             yield Problem(page.path, link.line, f"{link.target}: {reason}")
 

@@ -12,13 +12,12 @@ page's front matter, with its reason::
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
 
-from bookbinder.listings import listed_sections
-from bookbinder.page import Page, Problem
+from bookbinder.listings import Section
+from bookbinder.page import Listing, Page, Problem
 from transformer_book import RECORDS
 
 # Code spans, formulas, link targets and addresses, and sentences that cite a source.
@@ -43,15 +42,17 @@ _SHOWN = re.compile(r"(?<![\w.])\d[\d_]*(?:\.\d+)?(?:e[-+]?\d+)?")
 _GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\w,])")
 
 
-def number_problems(page: Page, root: Path) -> Iterator[Problem]:
+def number_problems(
+    page: Page, sections: Sequence[tuple[Listing, Section]]
+) -> Iterator[Problem]:
     """Return a problem for each strong number without a source on the page."""
     listed = {str(number) for number in page.meta.get("numbers", {})}
     recorded = _recorded(page)
-    for anchor, part in page.parts().items():
+    for anchor, part in page.parts.items():
         # A part that runs nothing may speak of the whole page.
         runs = anchor and any(block.line in part for block in page.blocks)
         lines = part if runs else range(1, len(page.lines) + 1)
-        values = _values_on(lines, page, root) | recorded
+        values = _values_on(lines, page, sections) | recorded
         for line, text in page.prose:
             for number in _strong_numbers(text) if line in part else ():
                 known = {number[0].strip(), number["digits"]} & listed
@@ -95,12 +96,12 @@ def _recorded(page: Page) -> frozenset[float]:
     return values
 
 
-def _values_on(lines: range, page: Page, root: Path) -> frozenset[float]:
+def _values_on(
+    lines: range, page: Page, sections: Sequence[tuple[Listing, Section]]
+) -> frozenset[float]:
     """Return the numbers in the fences and the listings on some lines of a page."""
     texts = [fence.text for fence in page.fences if fence.line in lines]
-    for listing, section in listed_sections(page, root):
-        if listing.line in lines:
-            texts.append(section.text)
+    texts += [section.text for listing, section in sections if listing.line in lines]
     return _values("\n".join(texts))
 
 

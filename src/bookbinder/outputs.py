@@ -25,7 +25,7 @@ from bookbinder.page import (
     load_page,
     split_lines,
 )
-from bookbinder.running.figures import figures_folder, same_drawing
+from bookbinder.running.figures import same_drawing
 from bookbinder.running.state import WRITTEN
 from bookbinder.writing import write_whole
 
@@ -182,10 +182,9 @@ def _kept(block: Block, printed: str) -> list[str]:
 
 def _draw(page: Page, drawn: dict[str, str], root: Path) -> Iterator[str]:
     """Save the pictures that the page shows, if they changed beyond tolerance."""
-    folder = figures_folder(page, root)
     shown = {PurePosixPath(image.target).name for image in page.images}
     for name in sorted(shown & drawn.keys()):
-        file = folder / name
+        file = root / page.figures / name
         if not file.is_file() or not same_drawing(file.read_text("utf-8"), drawn[name]):
             write_whole(file, drawn[name])
             yield f"drawn: {file.relative_to(root).as_posix()}\n"

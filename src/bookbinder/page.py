@@ -6,10 +6,10 @@ sees it in the finished page.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, starmap
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
@@ -166,6 +166,14 @@ class Heading:
 
 
 @dataclass(frozen=True)
+class CodeSpan:
+    """What stands in backticks in the prose."""
+
+    text: str
+    line: int
+
+
+@dataclass(frozen=True)
 class Link:
     """A link of the prose, with its text."""
 
@@ -190,6 +198,8 @@ class Page:
     fences: list[Fence] = field(default_factory=list[Fence])
     prose: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     headings: list[Heading] = field(default_factory=list[Heading])
+    code_spans: list[CodeSpan] = field(default_factory=list[CodeSpan])
+    links: list[Link] = field(default_factory=list[Link])
     folds: list[range] = field(default_factory=list[range])
     chains: list[Chain] = field(default_factory=list[Chain])
     listings: list[Listing] = field(default_factory=list[Listing])
@@ -220,29 +230,23 @@ class Page:
         """The words of the first heading."""
         return self.headings[0].words if self.headings else ""
 
+    @property
+    def figures(self) -> PurePosixPath:
+        """The folder of its pictures, from the root of the repository."""
+        path = PurePosixPath(self.path)
+        # A page of the reference may have the same name as a chapter.
+        before = "reference-" if path.parent.name == "reference" else ""
+        return PurePosixPath("docs/assets/figures", f"{before}{path.stem}")
+
+    @property
     def parts(self) -> dict[str, range]:
-        """Return the lines of each part, by the anchor of the ``##`` that begins it.
+        """The lines of each part, by the anchor of the ``##`` that begins it.
 
         What stands above the first of them is a part, too, and its anchor is "".
         """
         begins = {"": 1} | {h.anchor: h.line for h in self.headings if h.level == 2}
         bounds = pairwise([*begins.values(), len(self.lines) + 1])
         return dict(zip(begins, starmap(range, bounds), strict=True))
-
-    def code_spans(self) -> Iterator[tuple[int, str]]:
-        """Return everything in backticks in the prose, with its line."""
-        for number, line in self.prose:
-            for span in _CODE_SPAN.finditer(line):
-                yield number, span["text"].strip()
-
-    def links(self) -> Iterator[Link]:
-        """Return every link of the prose."""
-        for number, line in self.prose:
-            # Code spans are not Markdown; replace them by text of the same length.
-            bare = _CODE_SPAN.sub(lambda s: re.sub(r"[\[\]()]", " ", s[0]), line)
-            for link in _LINK.finditer(bare):
-                text = line[slice(*link.span("text"))]
-                yield Link(text, link["target"], number)
 
 
 def split_lines(text: str) -> list[str]:
@@ -338,6 +342,13 @@ def _read_prose(page: Page, line: str, number: int) -> None:
         page.refuse(number, "a picture is written on one line: ![what it shows](path)")
     # The README draws none: it shows what a page draws, as a test makes sure.
     page.images.extend(images if page.path != "README.md" else [])
+    for span in _CODE_SPAN.finditer(line):
+        page.code_spans.append(CodeSpan(span["text"].strip(), number))
+    # Code spans are not Markdown; replace them by text of the same length.
+    bare = _CODE_SPAN.sub(lambda span: re.sub(r"[\[\]()]", " ", span[0]), line)
+    for link in _LINK.finditer(bare):
+        words = line[slice(*link.span("text"))]
+        page.links.append(Link(words, link["target"], number))
 
 
 def _read_heading(page: Page, level: int, text: str, number: int) -> None:

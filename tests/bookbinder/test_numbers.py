@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from bookbinder import numbers
+from bookbinder.listings import listed_sections
 from bookbinder.numbers import number_problems
 from bookbinder.page import read_page
 from bookbinder.writing import write_whole
@@ -40,7 +41,7 @@ CODE = "```python\nx = 1\n```"
 
 def unbacked(prose: str, front: str = "", root: Path = Path()) -> list[str]:
     page = read_page(front + RUN.format(prose=prose), "page.md")
-    problems = number_problems(page, root)
+    problems = number_problems(page, [*listed_sections(page, root)])
     return [problem.reason.partition(" appears")[0] for problem in problems]
 
 
@@ -76,10 +77,10 @@ def test_a_strong_number_stands_in_what_ran_under_its_heading() -> None:
 
 def test_a_part_that_runs_nothing_looks_at_the_whole_page() -> None:
     text = RUN.format(prose="") + "\n## Questions\n\nIt is 0.53, after 1,500 steps.\n"
-    assert list(number_problems(read_page(text, "page.md"), Path())) == []
+    assert list(number_problems(read_page(text, "page.md"), [])) == []
     # And so does what stands above all headings, whatever it runs.
     text = RUN.format(prose="").replace("# Title", f"# Title\n\nIt is 0.53.\n\n{CODE}")
-    assert list(number_problems(read_page(text, "page.md"), Path())) == []
+    assert list(number_problems(read_page(text, "page.md"), [])) == []
 
 
 def test_a_listing_under_the_heading_counts(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def on_page_markdown(
     for chapter in _chapters:
         path = chapter.file.src_uri
         source = load_page(Path(config.docs_dir, path), Path.cwd())
-        if lines := source.parts().get("questions-and-answers"):
+        if lines := source.parts.get("questions-and-answers"):
             written.append(f"\n## [{chapter.title}]({path})\n")
             for heading in source.headings:
                 if heading.line in lines and heading.level == 3:

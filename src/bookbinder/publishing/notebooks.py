@@ -21,7 +21,6 @@ from bookbinder.page import Block, Link, Page
 from bookbinder.places import PACKAGES
 from bookbinder.publishing.book import Book, Entry, address_of
 from bookbinder.publishing.plain_markdown import Passage
-from bookbinder.running.figures import figures_folder
 from bookbinder.running.state import THREADS, WRITTEN, as_started
 
 _Node = dict[str, Any]  # a cell or an output, as in the file
@@ -119,7 +118,7 @@ def _cells(
     entry: Entry, parts: list[Passage], book: Book, root: Path
 ) -> Iterator[_Node]:
     """Return the cells of a page, with adjacent prose joined."""
-    links = [link for link in entry.page.links() if "://" not in link.target]
+    links = [link for link in entry.page.links if "://" not in link.target]
     anew = {chain.line for chain in entry.page.chains[1:]}
     blocks = {block.line: block for block in entry.page.blocks}
     drawings = _drawings(entry.page, root)
@@ -189,7 +188,7 @@ def _drawings(page: Page, root: Path) -> dict[int, list[_Node]]:
         name = PurePosixPath(image.target).name
         above = [block for block in page.blocks if block.line < image.line]
         naming = [block for block in page.blocks if f'"{name}"' in block.code]
-        drawing = (figures_folder(page, root) / name).read_text("utf-8")
+        drawing = (root / page.figures / name).read_text("utf-8")
         # A cell shows an element, not a document, so remove the prolog.
         svg = drawing[drawing.index("<svg") :]
         data = {"image/svg+xml": svg, "text/plain": image.alt}

@@ -26,18 +26,10 @@ def draw_as_the_book() -> None:
     os.environ["SOURCE_DATE_EPOCH"] = "0"
 
 
-def figures_folder(page: Page, root: Path) -> Path:
-    """Return the folder of a page's pictures."""
-    path = PurePosixPath(page.path)
-    # A page of the reference may have the same name as a chapter.
-    before = "reference-" if path.parent.name == "reference" else ""
-    return root / "docs" / "assets" / "figures" / f"{before}{path.stem}"
-
-
 def compare_figures(page: Page, drawn: dict[str, str], root: Path) -> list[Problem]:
     """Compare the pictures that a page shows with those that its blocks drew."""
     problems: list[Problem] = []
-    folder = figures_folder(page, root)
+    folder = root / page.figures
     shown = {PurePosixPath(image.target).name: image.line for image in page.images}
     for name, line in shown.items():
         file = folder / name
