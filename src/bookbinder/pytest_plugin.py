@@ -12,7 +12,7 @@ one output, so the pages are read, and outputs are compared, here.
 import contextlib
 import os
 from collections.abc import Generator, Iterable
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from unittest.mock import patch
 
@@ -44,7 +44,8 @@ def pytest_configure() -> None:
     if precision := os.environ.get("BOOK_AUTO_PRECISION"):  # set by make elsewhere
         from tested_transformer.training import devices
 
-        patch.object(devices, "faster_precision", return_value=precision).start()
+        play = wraps(devices.faster_precision)(lambda _: precision)
+        patch.object(devices, "faster_precision", play).start()
 
 
 def pytest_runtest_setup() -> None:

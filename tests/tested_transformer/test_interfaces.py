@@ -1,5 +1,7 @@
 """The contract of an attention layer, asked of every implementation."""
 
+import contextlib
+import itertools
 import re
 from dataclasses import replace
 from typing import Any
@@ -119,6 +121,30 @@ def test_it_is_a_layer_of_its_settings_and_they_have_a_name(name: str) -> None:
     assert (layer.num_heads, layer.head_dim) == (settings.num_heads, D_K)
     assert attention_named(*name_of(attention)) == attention
     assert len({attention, replace(attention)}) == 1
+
+
+def test_no_two_attentions_make_one_layer() -> None:
+    x, kinds = some(B, T, D), {attention for attention, _ in LAYERS.values()}
+    for one, other in itertools.combinations(kinds, 2):
+        if type(one) is not type(other):
+            continue
+        layer, twin = one.make(USUAL), other.make(USUAL)
+        with contextlib.suppress(RuntimeError):  # they have other parameters
+            twin.load_state_dict(layer.state_dict())
+            assert not torch.allclose(layer(x, causal=True), twin(x, causal=True)), (
+                f"a setting in which {one} and {other} differ is forgotten"
+            )
+
+
+@every
+def test_its_projections_have_a_bias_if_the_settings_say_so(name: str) -> None:
+    attention, settings = LAYERS[name]
+    biased, bare = (
+        {n for n, _ in attention.make(replace(settings, bias=bias)).named_parameters()}
+        for bias in (True, False)
+    )
+    assert bare < biased
+    assert "o_proj.bias" in biased - bare
 
 
 @every

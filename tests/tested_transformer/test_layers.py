@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from tests.tested_transformer.comparing import assert_alike
 from torch import Tensor, nn
 
@@ -102,6 +103,13 @@ def test_squared_relu_has_both_derivatives():
     activation = ACTIVATIONS["relu2"]
     assert torch.autograd.gradcheck(activation, x, check_batched_grad=True)
     assert torch.autograd.gradgradcheck(activation, x, check_batched_grad=True)
+    # Both at once, as a penalty on the gradient asks for them.
+    once, again = (x.detach().requires_grad_() for _ in range(2))
+    for f, x in ((activation, once), (lambda x: F.relu(x).square(), again)):
+        output = f(x)
+        (gradient,) = torch.autograd.grad(output.exp().sum(), x, create_graph=True)
+        (output.sum() + gradient.square().sum()).backward()
+    torch.testing.assert_close(once.grad, again.grad)
 
 
 def test_squared_relu_keeps_one_tensor_for_its_gradient():
@@ -115,6 +123,8 @@ def test_squared_relu_keeps_one_tensor_for_its_gradient():
 def test_settings_that_a_feed_forward_cannot_have_are_named():
     with pytest.raises(ValueError, match=r"^d_ff=0 must be positive$"):
         FeedForward(d_model=D, d_ff=0)
+    with pytest.raises(ValueError, match=r"^d_model=0 must be positive$"):
+        FeedForward(d_model=0)
     known = "gelu, gelu_tanh, relu, relu2, silu, swiglu, geglu_tanh, swiglu_clamped"
     with pytest.raises(ValueError, match=f"^activation='tanh' must be one of {known}$"):
         FeedForward(d_model=D, activation="tanh")

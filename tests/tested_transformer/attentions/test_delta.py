@@ -107,6 +107,21 @@ def test_what_does_not_fit_is_named():
         chunked_delta_rule(q, q, q, beta, chunk_size=0)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_half_precision_is_solved_in_float32(form: str):
+    exact, options = inputs("by head")
+    coarse = [tensor.bfloat16() for tensor in exact]
+    options = {name: tensor.bfloat16() for name, tensor in options.items()}
+    output, state = FORMS[form](*coarse, **options)
+    assert output.dtype == state.dtype == torch.bfloat16
+    expected, _ = recurrent_delta_rule(
+        *(tensor.double() for tensor in coarse),
+        **{name: tensor.double() for name, tensor in options.items()},
+    )
+    # Eight bits each, and what is rounded on the way.
+    assert (output.double() - expected).norm() < 0.02 * expected.norm()
+
+
 def test_its_state_is_exact_in_half_precision() -> None:
     """Up to what queries, keys, values and gates are rounded to: by hand in float64."""
     layer = DeltaAttention(d_model=24, num_heads=3, gated=True).bfloat16()

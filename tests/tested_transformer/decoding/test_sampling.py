@@ -9,6 +9,7 @@ from tested_transformer.decoding.sampling import (
     Sampling,
     draw,
     penalize_repetition,
+    resolve_seed,
     sampling_probabilities,
 )
 
@@ -70,6 +71,8 @@ def test_rows_do_not_meet():
     together = sampling_probabilities(rows.view(3, 1, 5), **settings)
     for row, alone in zip(rows, together[:, 0], strict=True):
         torch.testing.assert_close(sampling_probabilities(row, **settings), alone)
+    # The likeliest of the last row has 0.2, less than 0.6 of the likeliest elsewhere.
+    assert (sampling_probabilities(rows, min_p=0.6) > 0).sum(-1).tolist() == [2, 2, 5]
     greedy = sampling_probabilities(rows, temperature=0.0)
     assert greedy.tolist() == [[0, 1, 0, 0, 0], [0, 0, 0, 1, 0], [1, 0, 0, 0, 0]]
     # A whole row may be so far below another that its distance, divided by a small
@@ -136,3 +139,11 @@ def test_settings_out_of_range_are_named():
             message = f"^{name}={value} must (be )?{requirement}$"
             with pytest.raises(ValueError, match=message):
                 Sampling(**{name: value})
+            if name != "repetition_penalty":
+                with pytest.raises(ValueError, match=message):
+                    sampling_probabilities(LOGITS, **{name: value})
+
+
+def test_seeds_that_nobody_gives_differ():
+    assert len({resolve_seed(None) for _ in range(100)}) == 100
+    assert resolve_seed(7) == 7
