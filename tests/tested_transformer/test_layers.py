@@ -120,6 +120,14 @@ def test_squared_relu_keeps_one_tensor_for_its_gradient():
     assert [tensor.shape for tensor in kept] == [x.shape]
 
 
+def test_untold_a_feed_forward_is_that_of_gpt_2():
+    usual = FeedForward(d_model=D)
+    spelled_out = FeedForward(d_model=D, d_ff=4 * D, activation="gelu", bias=True)
+    spelled_out.load_state_dict(usual.state_dict())
+    x = torch.randn(B, T, D)
+    assert torch.equal(usual(x), spelled_out(x))
+
+
 def test_settings_that_a_feed_forward_cannot_have_are_named():
     with pytest.raises(ValueError, match=r"^d_ff=0 must be positive$"):
         FeedForward(d_model=D, d_ff=0)

@@ -137,7 +137,7 @@ def by_vjp(
         output, pull_back = jax.vjp(output_of, leaves)
         return output, pull_back(direction)[0]
 
-    # In doubles answers are compared, not timed, so that only compiling takes time.
+    # Doubles are compared, and not timed, so most of their time is that of compiling.
     options = {"xla_backend_optimization_level": 0} if in_doubles else None
     compiled = jax.jit(work, compiler_options=options)
     # By default JAX converts everything to float32.

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tested_transformer.decoding.sampling import (
+    RandomSource,
     Sampling,
     draw,
     penalize_repetition,
@@ -142,6 +143,16 @@ def test_settings_out_of_range_are_named():
             if name != "repetition_penalty":
                 with pytest.raises(ValueError, match=message):
                     sampling_probabilities(LOGITS, **{name: value})
+
+
+def test_decisions_repeat_for_a_seed_and_what_is_certain_is_certain():
+    first, again, other = (
+        [source.accepts(0.5) for _ in range(50)]
+        for source in map(RandomSource, (5, 5, 6))
+    )
+    assert first == again != other
+    assert all(RandomSource(seed).accepts(1.0) for seed in range(50))
+    assert not any(RandomSource(seed).accepts(0.0) for seed in range(50))
 
 
 def test_seeds_that_nobody_gives_differ():
