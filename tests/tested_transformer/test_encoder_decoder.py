@@ -189,6 +189,13 @@ def test_settings_reach_the_embedding_and_every_block():
         assert attention.q_proj.bias is None
     model.encoder = nn.ModuleList()
     assert not model.encode(torch.randint(V, (B, S))).any()
+    model = make(activation="swiglu", norm="rms", norm_first=True, bias=False)
+    for block in (*model.encoder, *model.decoder):
+        assert block.feed_forward.gate.weight.shape == (D_FF, D)
+        assert block.add_attention.norm_first
+    assert not any(isinstance(module, nn.LayerNorm) for module in model.modules())
+    names = [*make(norm_first=True, bias=False).state_dict()]
+    assert not any("bias" in name or "position" in name for name in names)
 
 
 def test_a_cache_is_as_long_as_it_is_asked_to_be():

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from tests.tested_transformer.comparing import assert_alike
 from torch import Tensor, nn
 
@@ -204,6 +205,14 @@ def test_with_its_weights_it_returns_the_same_outputs_and_gradients(name: str) -
     heads = H if LAYERS[name][0].weighs_by_head else H // 2
     assert weights.shape == (B, heads, T, T)
     assert not weights.triu(1).any()
+
+
+@with_scores
+def test_in_the_open_it_calls_no_fused_kernel(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(F, "scaled_dot_product_attention")
+    make_layer(name, fused=False)(some(B, T, D), causal=True)
 
 
 PIECES = ([1] * T, [7, 1, 1, 13, 15], [T - 1, 1], [2, T - 2])

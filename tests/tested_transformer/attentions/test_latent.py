@@ -165,6 +165,14 @@ def test_it_shows_what_it_is_made_of() -> None:
     assert "num_heads=3, head_dim=5, rotary_dim=4, value_dim=6" in repr(make_layer())
 
 
+def test_its_parameters_are_where_and_as_they_are_asked_to_be() -> None:
+    settings = {"query_latent_dim": D_CQ, "device": "meta", "dtype": torch.float16}
+    parameters = dict(LatentAttention(**(SIZES | settings)).named_parameters())
+    kinds = {(p.device.type, p.dtype) for p in parameters.values()}
+    assert kinds == {("meta", torch.float16)}
+    assert not any(name.endswith("bias") for name in parameters)
+
+
 def test_its_own_cache_is_as_wide_as_an_entry() -> None:
     cache = make_layer().new_cache(B, T)
     assert cache.keys.shape == (B, 1, T, D_C + R)

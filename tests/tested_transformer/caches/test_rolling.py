@@ -115,6 +115,19 @@ def test_layers_with_a_window_roll_by_the_rates_of_their_base():
     torch.testing.assert_close(local_logits, usual_logits)
 
 
+def test_layers_that_do_not_rotate_roll_without_positions():
+    still, bare = make("rotary", rotary_layers=(False, False)), make("none")
+    bare.load_state_dict(still.state_dict())
+    tokens = torch.randint(11, (B, 2 * T))
+    still_logits, bare_logits = (
+        stream_logits(
+            model, tokens, rolling_cache(model, sinks=2, window=5, batch_size=B)
+        )
+        for model in (still, bare)
+    )
+    assert torch.equal(still_logits, bare_logits)
+
+
 @pytest.mark.parametrize(
     ("positions", "sinks", "window", "kv_heads"),
     [
@@ -168,6 +181,7 @@ def test_keys_scaled_by_yarn_are_turned_back_exactly():
     ("positions", "sizes", "message"),
     [
         ("learned", (1, 2), "positions='learned' of model must be 'rotary', 'alibi'"),
+        ("sinusoidal", (1, 2), "positions='sinusoidal' of model must be 'rotary', "),
         ("rotary", (-1, 2), "sinks=-1 must not be negative"),
         ("rotary", (1, 0), "window=0 must be positive"),
         ("rotary", (4, 16), "max_length=20 must lie between 1 and max_seq_len=19"),
@@ -190,6 +204,13 @@ def test_what_does_not_fit_is_refused(as_a_caller: None):
         sink_mask(3, sinks=0, window=0)
     with pytest.raises(ValueError, match=r"cache must come from rolling_cache$"):
         stream_logits(make("none"), torch.tensor([[3, 1]]), make("none").new_cache())
+    for shape in ((3,), (2, 0)):
+        with pytest.raises(ValueError, match=r"tokens must be \(B, T\) and not empty"):
+            stream_logits(
+                make("none"),
+                torch.zeros(shape, dtype=torch.long),
+                rolling_cache(make("none"), sinks=1, window=5),
+            )
     qkv = torch.rand(3, 2, 3, 7, 4)
     with pytest.raises(ValueError, match="rates has 3 numbers; it must have 2"):
         sink_attention(*qkv, sinks=1, window=2, rates=plain_rates(6))

@@ -37,10 +37,14 @@ TABLES = ["head.weight", "position_embedding.weight", "token_embedding.weight"]
 def test_matrices_decay_and_nothing_else(optimizer, make_model):
     model = make_model(tie_head=False)
     rates = {"lr": 0.5, "head_lr": 0.125, "vector_lr": 0.0625, "muon_lr": 0.75}
-    recipe = Recipe(optimizer=optimizer, weight_decay=0.25, **rates)
+    usual = {"betas": (0.75, 0.875), "eps": 0.5, "muon_momentum": 0.5, "muon_rounds": 3}
+    recipe = Recipe(optimizer=optimizer, weight_decay=0.25, **rates, **usual)
     adamw, *muon = make_optimizers(model, recipe)
     assert len(muon) == (optimizer == "muon")
-    assert all(group["betas"] == recipe.betas for group in adamw.param_groups)
+    for group in adamw.param_groups:
+        assert (group["betas"], group["eps"]) == ((0.75, 0.875), 0.5)
+    for group in [group for m in muon for group in m.param_groups]:
+        assert (group["momentum"], group["rounds"]) == (0.5, 3)
     *decaying, others = adamw.param_groups
     decaying += [group for m in muon for group in m.param_groups]
     assert {group["weight_decay"] for group in decaying} == {0.25}
@@ -113,6 +117,8 @@ def test_a_long_gradient_is_shortened_and_a_short_one_is_not():
     length, shorter = clipped(6.5)
     assert length == 13.0
     assert shorter == pytest.approx([1.5, 0.0, 0.0, -2.0, 6.0], rel=1e-5)
+    _, short = clipped(0.13)
+    assert short == pytest.approx([0.03, 0.0, 0.0, -0.04, 0.12], rel=1e-5)
     assert idle.grad is None
 
 
