@@ -378,6 +378,10 @@ def test_a_model_of_weights_has_copies_of_them(dtype: torch.dtype):
             parameter.zero_()
     assert torch.equal(model(tokens), before)
     assert all(parameter.requires_grad for parameter in twin.parameters())
+    elsewhere = {"device": "meta", "dtype": torch.float16}
+    moved = GPT.from_weights(model.config, model.state_dict(), **elsewhere)
+    kinds = {(t.device.type, t.dtype) for t in (*moved.parameters(), *moved.buffers())}
+    assert kinds == {("meta", torch.float16)}
     with pytest.raises(RuntimeError, match="smear"):
         GPT.from_weights(replace(model.config, smear=False), model.state_dict())
 

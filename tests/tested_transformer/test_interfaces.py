@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -124,17 +124,23 @@ def test_it_is_a_layer_of_its_settings_and_they_have_a_name(name: str) -> None:
     assert len({attention, replace(attention)}) == 1
 
 
-def test_no_two_attentions_make_one_layer() -> None:
-    x, kinds = some(B, T, D), {attention for attention, _ in LAYERS.values()}
-    for one, other in itertools.combinations(kinds, 2):
-        if type(one) is not type(other):
-            continue
-        layer, twin = one.make(USUAL), other.make(USUAL)
-        with contextlib.suppress(RuntimeError):  # they have other parameters
-            twin.load_state_dict(layer.state_dict())
-            assert not torch.allclose(layer(x, causal=True), twin(x, causal=True)), (
-                f"a setting in which {one} and {other} differ is forgotten"
-            )
+def test_every_setting_of_an_attention_reaches_its_layer() -> None:
+    """Each is changed alone, to the values that it has in ``LAYERS``."""
+    x, attentions = some(B, T, D), {attention for attention, _ in LAYERS.values()}
+    for one, other in itertools.permutations(attentions, 2):
+        for setting in fields(one) if type(one) is type(other) else ():
+            value = getattr(other, setting.name)
+            if value == getattr(one, setting.name):
+                continue
+            try:
+                changed = replace(one, **{setting.name: value})
+            except ValueError:  # it does not fit the others
+                continue
+            layer, twin = one.make(USUAL), changed.make(USUAL)
+            with contextlib.suppress(RuntimeError):  # they have other parameters
+                twin.load_state_dict(layer.state_dict())
+                same = torch.allclose(layer(x, causal=True), twin(x, causal=True))
+                assert not same, f"{one} forgets {setting.name}={value}"
 
 
 @every
@@ -330,12 +336,10 @@ def test_a_bias_of_minus_infinity_forbids_as_a_mask_does(
 def test_dropout_drops_weights_while_it_trains(name: str) -> None:
     attention, settings = LAYERS[name]
     x = some(B, T, D)
-    for fused in (True, False):
+    for fused, bias in itertools.product((True, False), (None, some(T, T))):
+        how = {"causal": True, "rotary": rotary_of(name), "score_bias": bias}
         dropped = attention.make(replace(settings, dropout=0.3, fused=fused))
         dropped.load_state_dict(make_layer(name).state_dict())
-        expected = make_layer(name)(x, causal=True, rotary=rotary_of(name))
-        output = dropped(x, causal=True, rotary=rotary_of(name))
-        assert not torch.allclose(output, expected)
-        torch.testing.assert_close(
-            dropped.eval()(x, causal=True, rotary=rotary_of(name)), expected
-        )
+        expected = make_layer(name)(x, **how)
+        assert not torch.allclose(dropped(x, **how), expected)
+        torch.testing.assert_close(dropped.eval()(x, **how), expected)

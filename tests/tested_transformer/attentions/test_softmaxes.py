@@ -150,6 +150,8 @@ HOW: dict[str, dict[str, Any]] = {
     "a window": {"window": 3},
     "a mask": {"mask": torch.rand(B, 1, T, S, generator=torch.manual_seed(0)) < 0.6},
     "a bias": {"score_bias": rand(H, T, S)[None], "causal": True},
+    "a scale": {"scale": 0.3, "causal": True},
+    "no scores": {"scale": 0.0},
     "a flat bias": {"score_bias": rand(T, S), "scale": 0.3},
     "an empty row": {"mask": torch.zeros(T, 1, dtype=torch.bool)},
 }
@@ -179,6 +181,16 @@ def test_a_sink_is_a_gate_made_of_the_scores() -> None:
 def test_inputs_that_do_not_fit(as_a_caller: None) -> None:
     q, k, v = rand(B, H, T, D_K), rand(B, H_KV, S, D_K), rand(B, H_KV, S, D_V)
     mask = torch.ones(3, T, S, dtype=torch.bool)
+    for how, message in (
+        ({"mask": mask}, r"mask is \(3, 7, 11\) but must be"),
+        ({"window": 0}, "window=0 must be positive"),
+        ({"score_bias": rand(T, T)}, r"score_bias is \(7, 7\) but must be"),
+        ({"dropout_p": 2.0}, "dropout_p=2.0 must lie between 0 and 1"),
+        ({"causal": 1}, "causal=1 must be True or False"),
+    ):
+        for call in (adjusted_attention_with_weights, fused_attention_with_sink):
+            with pytest.raises((TypeError, ValueError), match=message):
+                call(q, k, v, sink=rand(H), **how)
     for call, message in (
         (lambda: make_layer(soft_cap=0.0), r"soft_cap=0.0 must be positive"),
         (
@@ -193,10 +205,6 @@ def test_inputs_that_do_not_fit(as_a_caller: None) -> None:
         (
             lambda: fused_attention_with_sink(q, k, v, rand(H_KV)),
             r"sink must be \(6,\), one per head; it is",
-        ),
-        (
-            lambda: fused_attention_with_sink(q, k, v, rand(H), mask=mask),
-            r"mask is \(3, 7, 11\) but must be",
         ),
         (lambda: weights_with_sink(q, 0.0), r"sink must be a tensor, \(6,\)"),
         (

@@ -91,6 +91,22 @@ def test_a_model_reads_it() -> None:
     assert gaps[0] < 0.03
 
 
+def test_what_a_models_cache_is_told_reaches_every_layer() -> None:
+    sizes = {"vocab_size": 13, "max_seq_len": S, "num_heads": 3, "num_layers": 2}
+    model = GPT(GPTConfig(d_model=24, **sizes))
+    settings = {"bits": 4, "keys_per": "token", "values_per": "channel"}
+    cache = quantized_cache(model, **settings, group_size=3, batch_size=B)
+    for layer in cache.layers:
+        assert isinstance(layer, QuantizedLayer)
+        assert settings == {name: getattr(layer, name) for name in settings}
+        told = (layer.group_size, layer.batch_size, layer.max_length)
+        assert told == (3, B, S)
+    odd = GPT(GPTConfig(d_model=15, **sizes))
+    assert quantized_cache(odd, bits=8)
+    with pytest.raises(ValueError, match=r"^head_dim=5 of model must be even for 4"):
+        quantized_cache(odd, bits=4)
+
+
 def test_settings_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^bits=3 must be 8 or 4$"):
         new_layer(bits=3)
