@@ -115,6 +115,8 @@ def test_another_server_goes_on_with_the_same_tokens(kind):
     second, requests = Server(model, num_pages=9, page_size=2), make_requests()
     served = serve(first, requests, decoder=second, transfer=0.1)
     assert {who for *_, who, step in served.steps if step.wrote} == {0, 1}
+    # Pages that come with a request are not those of another.
+    assert not any(step.reused for *_, who, step in served.steps if who == 1)
     # If the decoder is full, pages stay where they were read. Some requests are
     # cancelled there, and some on the way.
     small = [Server(model, num_pages=4, page_size=2) for _ in "ab"]
@@ -262,6 +264,24 @@ def test_what_others_have_read_is_not_read_again():
         served = serve(server, [*map(request, prompts)], arrivals=[0, 10, 20, 30])
         reused = [step.reused for *_, step in served.steps if step.wrote][::2]
         assert reused == ([0, 4, 4, 0] if prefix_caching else [0] * 4)
+        # Of two that come at once, both count.
+        served = serve(server, [*map(request, prompts[:2])], arrivals=[0, 0])
+        assert served.steps[0][-1].reused == (8 if prefix_caching else 0)
+
+
+def test_a_cancelled_request_stops_wherever_it_is_and_others_stay_as_they_are():
+    server = Server(make(), num_pages=1, page_size=LONGEST)
+    running, waiting, stranger = (request([1, 2], 5) for _ in range(3))
+    server.submit(running)
+    server.submit(waiting)
+    server.step()
+    for r in (running, waiting, stranger):
+        server.cancel(r)
+    assert [r.cancelled for r in (running, waiting, stranger)] == [True, True, False]
+    assert [len(r.answer) for r in (running, waiting)] == [1, 0]
+    check_pages(server)
+    assert server.pool.num_free == 1
+    assert not server.step().reads
 
 
 def test_the_clock_adds_up_steps_tokens_and_keys():
