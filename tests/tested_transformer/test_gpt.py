@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
 from tests.tested_transformer.comparing import assert_alike
 from tests.tested_transformer.large_weights import with_large_weights
-from torch import Tensor
+from torch import Tensor, nn
 
 from tested_transformer.attentions import DeltaRule, Latent
 from tested_transformer.decoding import generate
@@ -32,7 +32,7 @@ VARIANTS = {
     "sinusoids, experts": {
         "positions": "sinusoidal",
         "num_experts": 5,
-        "experts_per_token": 2,
+        "experts_per_token": 3,
         "activation": "relu2",
     },
     "as the fast recipe": {
@@ -154,6 +154,44 @@ def test_weights_are_those_of_the_pass_itself(model: GPT):
     # Without hooks and, if it may be, fused.
     twin = GPT.from_weights(model.config, model.state_dict())
     torch.testing.assert_close(logits, twin(tokens), rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+def test_every_setting_reaches_the_model(model: GPT):
+    """Each goes back to its default alone, and the model is another one."""
+    tokens = some_tokens()
+    for setting in fields(GPTConfig):
+        # Neither changes what is computed.
+        if setting.name in ("max_seq_len", "fused"):
+            continue
+        if getattr(model.config, setting.name) == setting.default:
+            continue
+        try:
+            config = replace(model.config, **{setting.name: setting.default})
+            other = GPT(config)
+            other.load_state_dict(model.state_dict())
+        except (TypeError, ValueError, RuntimeError):  # other parameters, or none
+            continue
+        assert not torch.allclose(other(tokens), model(tokens)), setting.name
+
+
+def test_dropout_and_norms_are_the_same_in_every_part():
+    model = make(dropout=0.25, norm="rms", norm_eps=0.125, norm_place="both")
+    kinds: dict[type[nn.Module], list[nn.Module]] = {}
+    for module in model.modules():
+        kinds.setdefault(type(module), []).append(module)
+    assert {module.p for module in kinds[nn.Dropout]} == {0.25}
+    assert {block.attention.dropout for block in model.blocks} == {0.25}
+    assert [module.eps for module in kinds[nn.RMSNorm]] == [0.125] * (4 * L + 1)
+    assert nn.LayerNorm not in kinds
+
+
+@torch.no_grad()
+def test_a_layer_with_a_window_rotates_by_the_local_base():
+    local = make(positions="rotary", windows=LONGEST, local_rotary_base=5.0)
+    usual = make(positions="rotary", windows=LONGEST, rotary_base=5.0)
+    usual.load_state_dict(local.state_dict())
+    assert torch.equal(local(some_tokens()), usual(some_tokens()))
 
 
 def test_alibi_is_a_bias_of_the_scores_of_every_layer():
