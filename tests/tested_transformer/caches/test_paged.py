@@ -115,6 +115,7 @@ def test_two_answers_to_one_prompt_go_on_side_by_side() -> None:
 def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
     pool = PagePool(**ROOM)
     cache, limited = PagedCache(pool), PagedCache(pool, max_length=9)
+    assert limited.fork().max_length == 9
     read(cache, *rand(3 * SIZE + 1))
     read(limited, *rand(5))
     message = "1 more pages are wanted; 0 of 6 are free"
@@ -133,6 +134,9 @@ def test_sizes_that_do_not_fit() -> None:
         PagePool(**(ROOM | {"value_dim": -1}))
     with pytest.raises(ValueError, match=r"^max_length=0 must be positive$"):
         PagedCache(PagePool(**ROOM), max_length=0)
+    uneven = make_model(kept_heads=((0, 1, 4, 5), (2, 3)))
+    with pytest.raises(ValueError, match=r"equally many heads .* they have \[2, 1\]$"):
+        PagePool.for_model(uneven, num_pages=3, page_size=SIZE)
 
 
 def test_pages_that_are_taken_back_are_free_but_for_who_shares_them() -> None:

@@ -179,4 +179,10 @@ def test_a_slope_is_a_small_difference_over_a_small_step(model: GPT) -> None:
                 ends.append(losses(model))
         difference = (ends[0] - ends[1]) / (2 * step)
         torch.testing.assert_close(slopes[layer][:, head], difference)
+    # Towards what the head writes anyway there is no slope.
+    instead = record_heads(model, TOKENS[:, :-1]).outputs
+    for flat in gate_slopes(
+        model, lambda: losses(model), num_sequences=2, instead=instead
+    ):
+        assert flat.abs().max() < 1e-12
     assert all(parameter.grad is None for parameter in model.parameters())

@@ -67,6 +67,9 @@ def test_a_causal_model_is_honest(make_model, tokens):
     assert model.training
     assert honest_loss(model, tokens) == honest
     assert honest_loss(model, tokens, seed=1) != honest
+    # Positions are drawn by the seed alone, too.
+    few = [honest_loss(model, tokens, num_positions=1) for _ in "abcd"]
+    assert len({*few}) == 1
 
 
 def test_an_honest_model_that_trains_in_bfloat16_is_found_honest(make_model, tokens):

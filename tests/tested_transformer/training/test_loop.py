@@ -209,16 +209,18 @@ def test_the_seed_decides_and_nothing_else_does(make_model, tokens):
 
 
 def test_it_stops_when_told_and_saves(make_model, tokens):
-    reports, saved = list[Progress](), list[int]()
+    reports, saved = list[Progress](), list[TrainingState]()
     how = {"validation": tokens[:50], "on_step": reports.append, "save_every": 5}
-    how["save"] = lambda state: saved.append(state.step)
-    how["stop"] = lambda: len(reports) == 6
+    how["save"] = saved.append
+    how["stop"] = lambda: len(reports) == 10
     state = train(make_model(), tokens, RECIPE, **how)
-    # Asked before the seventh step is reported, as the flag of a signal is.
-    assert (state.step, len(state.losses), saved) == (7, 7, [5, 7])
-    assert state.saved_step == 7
-    assert [report.step for report in reports] == [1, 2, 3, 4, 5, 6, 7]
-    assert [report.step for report in reports if report.validation] == [5]
+    # Asked before the eleventh step is reported, as the flag of a signal is.
+    assert (state.step, len(state.losses), state.saved_step) == (11, 11, 11)
+    # What was saved stays as it was.
+    steps = [(s.step, s.saved_step, len(s.losses), len(s.validations)) for s in saved]
+    assert steps == [(5, 5, 5, 1), (10, 10, 10, 2), (11, 11, 11, 2)]
+    assert [report.step for report in reports] == [*range(1, 12)]
+    assert [report.step for report in reports if report.validation] == [5, 10]
 
 
 def test_reports_and_evaluations(make_model, tokens):
