@@ -44,7 +44,10 @@ def pytest_configure() -> None:
     if precision := os.environ.get("BOOK_AUTO_PRECISION"):  # set by make elsewhere
         from tested_transformer.training import devices
 
-        play = wraps(devices.faster_precision)(lambda _: precision)
+        @wraps(devices.faster_precision)
+        def play(_step: object) -> str:
+            return precision
+
         patch.object(devices, "faster_precision", play).start()
 
 
