@@ -37,8 +37,8 @@ TABLES = ["head.weight", "position_embedding.weight", "token_embedding.weight"]
 def test_matrices_decay_and_nothing_else(optimizer, make_model):
     model = make_model(tie_head=False)
     rates = {"lr": 0.5, "head_lr": 0.125, "vector_lr": 0.0625, "muon_lr": 0.75}
-    usual = {"betas": (0.75, 0.875), "eps": 0.5, "muon_momentum": 0.5, "muon_rounds": 3}
-    recipe = Recipe(optimizer=optimizer, weight_decay=0.25, **rates, **usual)
+    inner = {"betas": (0.75, 0.875), "eps": 0.5, "muon_momentum": 0.5, "muon_rounds": 3}
+    recipe = Recipe(optimizer=optimizer, weight_decay=0.25, **rates, **inner)
     adamw, *muon = make_optimizers(model, recipe)
     assert len(muon) == (optimizer == "muon")
     for group in adamw.param_groups:
