@@ -20,9 +20,11 @@ from tested_transformer.attentions import (
     DeltaRule,
     Differential,
     Latent,
+    StateCache,
     attention_named,
     name_of,
 )
+from tested_transformer.cache import Cache
 from tested_transformer.interfaces import Attention, AttentionLayer, LayerSettings
 from tested_transformer.masks import sliding_window_mask, token_mask
 from tested_transformer.multihead import Softmax
@@ -241,6 +243,45 @@ def test_in_pieces_it_reads_what_it_reads_at_once(name: str) -> None:
         torch.testing.assert_close(read, full_output, rtol=1e-9, atol=1e-10)
         assert cache.length == T
         cache.reset()
+
+
+@every
+@pytest.mark.parametrize("pieces", [[7, 1, 1, 1, 1], [1] * 11, [2] * 5])
+@torch.no_grad()
+def test_its_cache_goes_back_as_if_it_had_read_no_further(
+    name: str, pieces: list[int]
+) -> None:
+    """To all lengths that the cache says it can; others it refuses, and goes on."""
+    layer, past = make_layer(name), sum(pieces)
+    text, other = some(B, past, D), -some(B, past + 5, D)
+
+    def read(cache: Cache, *parts: Tensor) -> Tensor:
+        rotaries = (rotary_of(name, cache.length, part.shape[1]) for part in parts)
+        outputs = [
+            layer(part, causal=True, rotary=rotary, cache=cache)
+            for part, rotary in zip(parts, rotaries, strict=True)
+        ]
+        return torch.cat(outputs, dim=1)
+
+    for length in range(-1, past + 2):
+        cache = layer.new_cache(B, T)
+        if isinstance(cache, StateCache):
+            cache.slack = 3
+        read(cache, *text.split(pieces, dim=1))
+        assert not cache.rewindable or cache.earliest < cache.length
+        if length == 0 or cache.earliest <= length <= past:
+            cache.rewind(length)
+            kept = length
+        else:
+            with pytest.raises(ValueError, match=f"it cannot go back to {length}"):
+                cache.rewind(length)
+            kept = past
+        assert cache.length == kept
+        new = other[:, kept : kept + 5]
+        output = read(cache, *new.split([3, 2], dim=1))
+        full = torch.cat([text[:, :kept], new], dim=1)
+        expected = layer(full, causal=True, rotary=rotary_of(name, 0, kept + 5))
+        torch.testing.assert_close(output, expected[:, kept:], rtol=1e-9, atol=1e-10)
 
 
 @with_scores
