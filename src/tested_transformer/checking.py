@@ -325,8 +325,9 @@ def _compressing(layer: _Layer, x: Tensor) -> Tensor:
 
 @adapter.register
 def _of_states(layer: StateLayer) -> dict[str, Any]:
-    adapted = {"call": _causal, "like": _token_by_token, "pieces": _pieces}
-    return {**adapted, "causal": True}
+    known = isinstance(layer, LinearAttention | DeltaAttention)
+    like = _token_by_token if known else None
+    return {"call": _causal, "like": like, "pieces": _pieces, "causal": True}
 
 
 def _token_by_token(layer: LinearAttention | DeltaAttention, x: Tensor) -> Tensor:

@@ -7,7 +7,11 @@ import torch
 from torch import Tensor
 
 from tested_transformer import MultiHeadAttention, check_attention
-from tested_transformer.attentions import ATTENTIONS
+from tested_transformer.attentions import (
+    ATTENTIONS,
+    StateLayer,
+    chunked_linear_attention,
+)
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.multihead import attend_with_softmax
 
@@ -54,6 +58,25 @@ def test_a_core_of_somebody_else_is_not_taken_for_softmax() -> None:
     layer.core = core
     report = check_attention(layer)
     assert report.state == "cannot tell", str(report)
+
+
+class SumOfProducts(StateLayer):
+    """A state of somebody else, which this library cannot know."""
+
+    def gates(self, x: Tensor, like: Tensor) -> tuple[Tensor, ...]:
+        return ()
+
+    def mix(
+        self, q: Tensor, writes: tuple[Tensor, ...], state: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        k, v = writes
+        return chunked_linear_attention(q, k, v, state=state)
+
+
+def test_a_state_of_somebody_else_is_not_taken_for_one_of_ours() -> None:
+    report = check_attention(SumOfProducts(d_model=24, num_heads=4))
+    assert report.state == "cannot tell", str(report)
+    assert "in pieces" in report.covered
 
 
 @pytest.mark.parametrize(
