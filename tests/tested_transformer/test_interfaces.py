@@ -1,7 +1,9 @@
 """The contract of an attention layer, asked of every implementation."""
 
+import contextlib
 import itertools
 import re
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
@@ -125,10 +127,19 @@ def test_it_is_a_layer_of_its_settings_and_they_have_a_name(name: str) -> None:
     assert len({attention, replace(attention)}) == 1
 
 
+def flipped(attention: Attention) -> Iterator[Attention]:
+    """Yield it with each of its flags changed alone, if that fits the others."""
+    for setting in fields(attention):
+        if isinstance(value := getattr(attention, setting.name), bool):
+            with contextlib.suppress(ValueError):
+                yield replace(attention, **{setting.name: not value})
+
+
 def test_every_setting_of_an_attention_reaches_its_layer() -> None:
-    """Each is changed alone, to the values that it has in ``LAYERS``."""
+    """Each is changed alone, to the values that it has in ``LAYERS``; flags always."""
     x, attentions = some(B, T, D), {attention for attention, _ in LAYERS.values()}
-    for one, other in itertools.permutations(attentions, 2):
+    flips = [(one, other) for one in attentions for other in flipped(one)]
+    for one, other in [*itertools.permutations(attentions, 2), *flips]:
         for setting in fields(one) if type(one) is type(other) else ():
             value = getattr(other, setting.name)
             if value == getattr(one, setting.name):

@@ -178,6 +178,7 @@ class DeltaRule(Stateful):
         ValueError: If gates are ``by_feature``, but there are none.
     """
 
+    gated: bool = False
     by_feature: bool = False
 
     def __post_init__(self) -> None:

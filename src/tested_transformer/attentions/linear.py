@@ -4,6 +4,7 @@ The recurrent form is written to be read. The parallel form computes all positio
 once, and the chunked form computes all chunks at once. All three compute the same.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -239,12 +240,15 @@ def averaged_linear_attention(
     return sums[..., :-1] / sums[..., -1:]
 
 
+@dataclass(frozen=True, kw_only=True)
 class LinearRecurrence(Stateful):
     """Attend without a softmax, with ``LinearAttention``.
 
     Args:
         gated: Let each token choose how much of the state it keeps.
     """
+
+    gated: bool = False
 
     def make(self, settings: LayerSettings) -> "LinearAttention":
         """Return a new layer."""

@@ -245,8 +245,6 @@ class StateCache:
 class Stateful:
     """What holds for all settings that make a ``StateLayer``."""
 
-    gated: bool = False
-
     # There are no scores for ALiBi, and no keys to rotate.
     positions: ClassVar[tuple[str, ...]] = ("learned", "sinusoidal", "none")
     unsupported: ClassVar[tuple[str, ...]] = (
