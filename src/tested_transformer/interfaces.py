@@ -4,7 +4,8 @@
 own can take the place of ``block.attention`` if it keeps the contract of
 ``AttentionLayer``; with settings that make it, ``GPTConfig(attention=...)`` takes it.
 Where only the way from queries, keys and values to outputs is new, a subclass of
-``Softmax`` with a ``make_core`` of its own is enough. What a layer keeps of the tokens
+``Softmax`` with a ``make_core`` of its own is enough; where they write and read a state
+in a new way, a subclass of ``attentions.StateLayer``. What a layer keeps of the tokens
 that it has read has its contract in ``cache``.
 """
 
