@@ -327,11 +327,17 @@ def _compressing(layer: _Layer, x: Tensor) -> Tensor:
 def _of_states(layer: StateLayer) -> dict[str, Any]:
     known = isinstance(layer, LinearAttention | DeltaAttention)
     like = _token_by_token if known else None
-    return {"call": _causal, "like": like, "pieces": _pieces, "causal": True}
+    return {"call": _padded, "like": like, "pieces": _pieces, "causal": True}
 
 
-def _token_by_token(layer: LinearAttention | DeltaAttention, x: Tensor) -> Tensor:
-    """Write and read a state, one token after the other."""
+def _padded(layer: _Layer, x: Tensor, *, real: Tensor | None = None) -> Tensor:
+    return layer(x, causal=True, mask=None if real is None else real[:, None, None])
+
+
+def _token_by_token(
+    layer: LinearAttention | DeltaAttention, x: Tensor, *, real: Tensor | None = None
+) -> Tensor:
+    """Write and read a state, one token after the other, except padding."""
     projections = (layer.q_proj, layer.k_proj, layer.v_proj)
     q, k, v = (split_heads(project(x), layer.num_heads) for project in projections)
     q, k = (x / x.norm(dim=-1, keepdim=True) for x in (q, k))
@@ -339,6 +345,9 @@ def _token_by_token(layer: LinearAttention | DeltaAttention, x: Tensor) -> Tenso
     decay = None
     if gate is not None:
         decay = split_heads(F.logsigmoid(gate(x)) / 16, layer.num_heads)
+    if real is not None:
+        k, v = (x * real[:, None, :, None] for x in (k, v))
+        decay = decay if decay is None else decay * real[:, None, :, None]
     if isinstance(layer, DeltaAttention):
         beta = layer.beta_proj(x).sigmoid().mT
         heads, _ = recurrent_delta_rule(q, k, v, beta, log_decay=decay)

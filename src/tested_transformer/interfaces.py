@@ -81,7 +81,12 @@ class AttentionLayer(Protocol[Kept]):
         cache: Kept | None = None,
         return_weights: bool = False,
     ) -> Output | tuple[Output, Weights]:
-        """Return what every position gathers; see ``MultiHeadAttention.forward``."""
+        """Return what every position gathers; see ``MultiHeadAttention.forward``.
+
+        Raises:
+            ValueError: If an argument does not fit, or cannot act in this form of
+                attention; the message begins with its name.
+        """
         ...
 
     def new_cache(self, batch_size: int, max_length: int) -> Kept:

@@ -40,6 +40,7 @@ def test_each_form_is_right(name: str) -> None:
     assert report.state == "right", f"checking.py says what {name} computes?\n{report}"
     assert SHOWN.get(name, "") in str(report).splitlines()[0]
     assert "in pieces" in report.covered
+    assert ("padded" in report.covered) is config.attention.reads_padding
 
 
 def test_a_layer_that_is_off_is_wrong() -> None:

@@ -2,7 +2,8 @@
 
 A new way to attend is a module of this folder, imported here, and a line in
 ``ATTENTIONS``: its name, and its settings with their defaults. Files, the command line
-and the tests that ask every way to attend find it there.
+and the tests that ask every way to attend find it there. CONTRIBUTING.md says what it
+needs to become part of this library.
 """
 
 from collections.abc import Mapping
