@@ -63,6 +63,15 @@ LAYERS: dict[str, tuple[Attention, LayerSettings]] = {
     "delta": (DeltaRule(), replace(USUAL, bias=False)),
 }
 
+# Settings that have one value only in these and their defaults get another one here.
+OTHER_VALUES: tuple[Attention, ...] = (
+    ChosenKeys(index_heads=3),
+    ChosenKeys(dense=True),
+    ChosenKeys(fp8=True),
+    ChosenBlocks(num_chosen=2),
+    Compressed(entries_per_query=2, index_heads=3),
+)
+
 
 def of(*names: str) -> pytest.MarkDecorator:
     """Run a test with these layers."""
@@ -124,9 +133,11 @@ def test_it_is_a_layer_of_its_settings_and_they_have_a_name(name: str) -> None:
 
 
 def test_every_setting_of_an_attention_reaches_its_layer() -> None:
-    """Each is changed alone, to the values that it has in ``LAYERS``."""
-    x, attentions = some(B, T, D), {attention for attention, _ in LAYERS.values()}
-    for one, other in itertools.permutations(attentions, 2):
+    """Each is changed alone, to the values that it has above."""
+    x, arrived = some(B, T, D), set[tuple[type, str]]()
+    attentions = {attention for attention, _ in LAYERS.values()}
+    attentions |= {*ATTENTIONS.values()}
+    for one, other in itertools.product(attentions, {*attentions, *OTHER_VALUES}):
         for setting in fields(one) if type(one) is type(other) else ():
             value = getattr(other, setting.name)
             if value == getattr(one, setting.name):
@@ -135,7 +146,9 @@ def test_every_setting_of_an_attention_reaches_its_layer() -> None:
                 changed = replace(one, **{setting.name: value})
             except ValueError:  # it does not fit the others
                 continue
+            torch.manual_seed(0)  # in any order of the pairs, and of tests
             layer, twin = one.make(USUAL), changed.make(USUAL)
+            arrived.add((type(one), setting.name))
             try:
                 twin.load_state_dict(layer.state_dict())
             except RuntimeError:  # they have other parameters
@@ -143,6 +156,12 @@ def test_every_setting_of_an_attention_reaches_its_layer() -> None:
             same = torch.allclose(layer(x, causal=True), twin(x, causal=True))
             message = f"{one} ignores {setting.name}={value}: pass it on, or refuse it"
             assert not same, message
+    for kind in {type(attention) for attention in attentions}:
+        unchanged = {field.name for field in fields(kind)} - {
+            name for owner, name in arrived if owner is kind
+        }
+        message = f"{kind.__name__}: give {unchanged} another value in OTHER_VALUES"
+        assert not unchanged, message
 
 
 @every
