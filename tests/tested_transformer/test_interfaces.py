@@ -88,6 +88,13 @@ without_scores = of(
 that_read_padding = of(
     *(name for name, (attention, _) in LAYERS.items() if attention.reads_padding)
 )
+that_share_keys = of(
+    *(
+        name
+        for name, (attention, _) in LAYERS.items()
+        if "num_kv_heads" not in attention.unsupported
+    )
+)
 with_windows = of(
     *(
         name
@@ -97,10 +104,10 @@ with_windows = of(
 )
 
 
-def make_layer(name: str, *, fused: bool = True) -> AttentionLayer[Any]:
+def make_layer(name: str, **changes: Any) -> AttentionLayer[Any]:
     """Return a layer whose weights are large enough for it to have an opinion."""
     attention, settings = LAYERS[name]
-    layer = attention.make(replace(settings, fused=fused))
+    layer = attention.make(replace(settings, **changes))
     assert isinstance(layer, nn.Module)
     generator = torch.Generator().manual_seed(1)
     for parameter in layer.parameters():
@@ -260,6 +267,22 @@ def test_in_pieces_it_reads_what_it_reads_at_once(name: str) -> None:
         torch.testing.assert_close(read, full_output, rtol=1e-9, atol=1e-10)
         assert cache.length == T
         cache.reset()
+
+
+@that_share_keys
+@pytest.mark.parametrize("fused", [True, False])
+def test_neighboring_heads_share_keys_and_values(name: str, fused: bool) -> None:
+    shared, x = make_layer(name, num_kv_heads=2, fused=fused), some(B, T, D)
+    own = make_layer(name, num_kv_heads=H, fused=fused)
+    weights = shared.state_dict()
+    for key, rows in own.state_dict().items():
+        if weights[key].shape != rows.shape:  # of keys or values: a copy for each head
+            heads = weights[key].unflatten(0, (2, D_K))
+            weights[key] = heads.repeat_interleave(H // 2, dim=0).flatten(0, 1)
+    own.load_state_dict(weights)
+    output = shared(x, causal=True, rotary=rotary_of(name))
+    expected = own(x, causal=True, rotary=rotary_of(name))
+    torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-10)
 
 
 @with_scores
