@@ -81,7 +81,8 @@ def _of_heads(layer: MultiHeadAttention) -> dict[str, Any]:
 def _meant(core: object, layer: _Layer) -> Any:
     """Return what a layer with this core should compute; ``None`` if it is not known.
 
-    Then the checker says that it cannot tell. A new core is registered below.
+    Then the checker says that it cannot tell. A new core is registered below, by its
+    type; if it is a method of its settings, by theirs.
     """
     return _tables(layer) if core is attend_with_softmax else None
 

@@ -229,7 +229,8 @@ class Softmax:
     def make_core(self, settings: LayerSettings) -> Core:
         """Return what attends in a layer with these settings.
 
-        If it has parameters, it is an ``nn.Module``, and becomes part of the layer.
+        If it has parameters, it is an ``nn.Module``, and becomes part of the layer;
+        if not, it may be a method of these settings.
         """
         return attend_with_softmax
 

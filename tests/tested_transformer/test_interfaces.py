@@ -1,8 +1,6 @@
 """The contract of an attention layer, asked of every implementation."""
 
-import contextlib
 import itertools
-from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
@@ -66,6 +64,15 @@ LAYERS: dict[str, tuple[Attention, LayerSettings]] = {
     "delta": (DeltaRule(), replace(USUAL, bias=False)),
 }
 
+# Settings that have one value only in these and their defaults get another one here.
+OTHER_VALUES: tuple[Attention, ...] = (
+    ChosenKeys(index_heads=3),
+    ChosenKeys(dense=True),
+    ChosenKeys(fp8=True),
+    ChosenBlocks(num_chosen=2),
+    Compressed(entries_per_query=2, index_heads=3),
+)
+
 
 def of(*names: str) -> pytest.MarkDecorator:
     """Run a test with these layers."""
@@ -82,6 +89,13 @@ without_scores = of(
 that_read_padding = of(
     *(name for name, (attention, _) in LAYERS.items() if attention.reads_padding)
 )
+that_share_keys = of(
+    *(
+        name
+        for name, (attention, _) in LAYERS.items()
+        if "num_kv_heads" not in attention.unsupported
+    )
+)
 with_windows = of(
     *(
         name
@@ -91,10 +105,10 @@ with_windows = of(
 )
 
 
-def make_layer(name: str, *, fused: bool = True) -> AttentionLayer[Any]:
+def make_layer(name: str, **changes: Any) -> AttentionLayer[Any]:
     """Return a layer whose weights are large enough for it to have an opinion."""
     attention, settings = LAYERS[name]
-    layer = attention.make(replace(settings, fused=fused))
+    layer = attention.make(replace(settings, **changes))
     assert isinstance(layer, nn.Module)
     generator = torch.Generator().manual_seed(1)
     for parameter in layer.parameters():
@@ -126,19 +140,12 @@ def test_it_is_a_layer_of_its_settings_and_they_have_a_name(name: str) -> None:
     assert len({attention, replace(attention)}) == 1
 
 
-def flipped(attention: Attention) -> Iterator[Attention]:
-    """Yield it with each of its flags changed alone, if that fits the others."""
-    for setting in fields(attention):
-        if isinstance(value := getattr(attention, setting.name), bool):
-            with contextlib.suppress(ValueError):
-                yield replace(attention, **{setting.name: not value})
-
-
 def test_every_setting_of_an_attention_reaches_its_layer() -> None:
-    """Each is changed alone, to the values that it has in ``LAYERS``; flags always."""
-    x, attentions = some(B, T, D), {attention for attention, _ in LAYERS.values()}
-    flips = [(one, other) for one in attentions for other in flipped(one)]
-    for one, other in [*itertools.permutations(attentions, 2), *flips]:
+    """Each is changed alone, to the values that it has above."""
+    x, arrived = some(B, T, D), set[tuple[type, str]]()
+    attentions = {attention for attention, _ in LAYERS.values()}
+    attentions |= {*ATTENTIONS.values()}
+    for one, other in itertools.product(attentions, {*attentions, *OTHER_VALUES}):
         for setting in fields(one) if type(one) is type(other) else ():
             value = getattr(other, setting.name)
             if value == getattr(one, setting.name):
@@ -147,7 +154,9 @@ def test_every_setting_of_an_attention_reaches_its_layer() -> None:
                 changed = replace(one, **{setting.name: value})
             except ValueError:  # it does not fit the others
                 continue
+            torch.manual_seed(0)  # in any order of the pairs, and of tests
             layer, twin = one.make(USUAL), changed.make(USUAL)
+            arrived.add((type(one), setting.name))
             try:
                 twin.load_state_dict(layer.state_dict())
             except RuntimeError:  # they have other parameters
@@ -155,6 +164,12 @@ def test_every_setting_of_an_attention_reaches_its_layer() -> None:
             same = torch.allclose(layer(x, causal=True), twin(x, causal=True))
             message = f"{one} ignores {setting.name}={value}: pass it on, or refuse it"
             assert not same, message
+    for kind in {type(attention) for attention in attentions}:
+        unchanged = {field.name for field in fields(kind)} - {
+            name for owner, name in arrived if owner is kind
+        }
+        message = f"{kind.__name__}: give {unchanged} another value in OTHER_VALUES"
+        assert not unchanged, message
 
 
 @every
@@ -292,6 +307,22 @@ def test_its_cache_goes_back_as_if_it_had_read_no_further(
         full = torch.cat([text[:, :kept], new], dim=1)
         expected = layer(full, causal=True, rotary=rotary_of(name, 0, kept + 5))
         torch.testing.assert_close(output, expected[:, kept:], rtol=1e-9, atol=1e-10)
+
+
+@that_share_keys
+@pytest.mark.parametrize("fused", [True, False])
+def test_neighboring_heads_share_keys_and_values(name: str, fused: bool) -> None:
+    shared, x = make_layer(name, num_kv_heads=2, fused=fused), some(B, T, D)
+    own = make_layer(name, num_kv_heads=H, fused=fused)
+    weights = shared.state_dict()
+    for key, rows in own.state_dict().items():
+        if weights[key].shape != rows.shape:  # of keys or values: a copy for each head
+            heads = weights[key].unflatten(0, (2, D_K))
+            weights[key] = heads.repeat_interleave(H // 2, dim=0).flatten(0, 1)
+    own.load_state_dict(weights)
+    output = shared(x, causal=True, rotary=rotary_of(name))
+    expected = own(x, causal=True, rotary=rotary_of(name))
+    torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-10)
 
 
 @with_scores

@@ -211,8 +211,8 @@ class Compressed:
         index_dim: The width of its queries and keys; ``head_dim`` by default.
 
     Raises:
-        ValueError: If a size is not positive, or there is an ``index_dim``, but no
-            indexer.
+        ValueError: If a size is not positive, or a setting is about an indexer, but
+            there is none.
     """
 
     compress: int = 4
@@ -245,11 +245,13 @@ class Compressed:
             **{n: v for n in optional if (v := getattr(self, n)) is not None},
         )
         validate_switches(overlap=self.overlap)
-        if self.index_dim is not None and self.entries_per_query is None:
-            raise ValueError(
-                f"index_dim={self.index_dim} needs entries_per_query: it is about the "
-                "indexer, which chooses them"
-            )
+        if self.entries_per_query is None:
+            for name in ("index_heads", "index_dim"):
+                if (value := getattr(self, name)) != getattr(Compressed, name):
+                    raise ValueError(
+                        f"{name}={value} needs entries_per_query: it is about the "
+                        "indexer, which chooses them"
+                    )
 
     def make(self, settings: LayerSettings) -> "CompressedAttention":
         """Return a new layer, of which positions turn half of the features."""

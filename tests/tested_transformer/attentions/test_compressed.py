@@ -327,8 +327,9 @@ def test_settings_that_do_not_fit_are_named() -> None:
     for name in ("compress", "window", "entries_per_query", "index_heads", "index_dim"):
         with pytest.raises(ValueError, match=f"^{name}=0 must be positive$"):
             Compressed(**{name: 0})
-    with pytest.raises(ValueError, match=r"^index_dim=5 needs entries_per_query: it "):
-        Compressed(index_dim=5)
+    for name in ("index_heads", "index_dim"):
+        with pytest.raises(ValueError, match=f"^{name}=5 needs entries_per_query: it "):
+            Compressed(**{name: 5})
     with pytest.raises(ValueError, match="rotary_dim=3 must be even"):
         make_layer(HEAVY, rotary_dim=3)
     with pytest.raises(ValueError, match="rotary_dim=10 must lie between 0 and head_d"):
