@@ -42,6 +42,10 @@ class AttentionLayer(Protocol[Kept]):
     - With ``causal=True``, no output depends on a later position.
     - Reading a sequence in pieces, each with the same cache from ``new_cache``, returns
       what reading it at once returns, wherever it is cut.
+    - A cache that was rewound goes on as if it had read no further.
+    - A ``mask``, a ``window`` and a ``score_bias`` of minus infinity forbid alike. A
+      query that may see nothing has weights of zero.
+    - If there are fewer heads of keys and values than of queries, neighbors share one.
     - The output is the same whether ``return_weights`` is asked for or not, except for
       dropout; gradients are, too.
     - ``o_proj`` is the last thing that it computes, and all that it adds to a block.
@@ -51,10 +55,10 @@ class AttentionLayer(Protocol[Kept]):
       are vectors, each by itself, its module names it in ``row_vectors``, so that Muon
       does not take it for a map.
 
-    A layer that keeps a state instead of scores refuses, with a ``ValueError``, the
-    arguments that act on scores: ``mask``, ``window``, ``score_bias``, ``rotary`` and
-    ``return_weights``. If its settings say ``reads_padding``, a sequence padded on the
-    left, with a ``mask`` that hides the padding, gets the outputs that it gets alone.
+    If its settings say ``reads_padding``, a sequence padded on the left, with a ``mask``
+    that hides the padding, gets the outputs that it gets alone. A layer that keeps a
+    state instead of scores refuses any other ``mask``, and what acts on scores:
+    ``window``, ``score_bias``, ``rotary`` and ``return_weights``.
 
     Attributes:
         num_heads: H, how many heads.
