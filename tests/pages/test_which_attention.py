@@ -24,4 +24,6 @@ def test_every_way_to_attend_has_a_row() -> None:
     page = load_page(ROOT / "docs/which-attention.md", ROOT)
     rows = [line.split("|")[1] for line in page.lines if line.startswith("| [`")]
     missing = [name for name in ATTENTIONS if f"`{name}`" not in "".join(rows)]
-    assert not missing, "a row that begins with a link to its chapter is missing"
+    assert not missing, (
+        "give it a row in docs/which-attention.md: a link to its chapter"
+    )
