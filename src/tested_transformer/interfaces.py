@@ -55,9 +55,9 @@ class AttentionLayer(Protocol[Kept]):
       are vectors, each by itself, its module names it in ``row_vectors``, so that Muon
       does not take it for a map.
 
-    If its settings say ``reads_padding``, a sequence padded on the left, with a ``mask``
-    that hides the padding, gets the outputs that it gets alone. A layer that keeps a
-    state instead of scores refuses any other ``mask``, and what acts on scores:
+    If its settings say ``reads_padding``, a sequence padded on the left, with a
+    ``mask`` that hides the padding, gets the outputs that it gets alone. A layer that
+    keeps a state instead of scores refuses any other ``mask``, and what acts on scores:
     ``window``, ``score_bias``, ``rotary`` and ``return_weights``.
 
     Attributes:

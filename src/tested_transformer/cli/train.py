@@ -202,7 +202,7 @@ class Train:
                 f"{self.text} is a run, not a text: to continue it, type {typed}"
             )
         plan = self._resume() if self.resume else self._begin()
-        _check(plan)
+        self._check(plan, call.device)
         world = training.join_world(call.device)
         display = Display(as_json=call.as_json, silent=world.rank > 0)
         try:
@@ -328,6 +328,20 @@ class Train:
                 f"{error}; omit what differs, or start over with --overwrite"
             ) from None
 
+    def _check(self, plan: _Plan, device: torch.device) -> None:
+        """Refuse a run that training would refuse, before anything is written."""
+        recipe, model = plan.recipe, plan.model
+        world = World.from_environment()
+        validate_run(model, recipe, world, shard=self.shard, device=device)
+        tokens = plan.corpus.tokens
+        train_tokens, held_out = data.split(tokens)
+        data.num_windows(len(train_tokens), recipe.seq_len or model.config.max_seq_len)
+        if len(held_out) < 2:
+            raise ValueError(
+                f"{len(tokens)} tokens leave {len(held_out)} for validation; "
+                "at least 2 are needed"
+            )
+
     def _train(self, plan: _Plan, world: World, display: Display, call: Call) -> int:
         model = plan.model.to(call.device)
         train_tokens, held_out = data.split(plan.corpus.tokens)
@@ -339,6 +353,8 @@ class Train:
             precision = training.training_precision(
                 model, train_tokens, plan.recipe, state=plan.state, world=world
             )
+            chosen = replace(plan.recipe, precision=precision)
+            validate_run(model, chosen, world, shard=self.shard)
             state = replace(plan.state, precision=precision)
             if world.rank == 0:
                 writer = stack.enter_context(CheckpointWriter(self.folder))
@@ -508,20 +524,6 @@ def _fitting_recipe(recipe: Recipe, changes: dict[str, Any]) -> Recipe:
         "evaluate_every": min(recipe.evaluate_every, max(1, -(-steps // 4))),
     }
     return replace(recipe, **fitting | changes)
-
-
-def _check(plan: _Plan) -> None:
-    """Refuse a run that training would refuse, before anything is written."""
-    recipe, config = plan.recipe, plan.model.config
-    validate_run(config, recipe, World.from_environment())
-    tokens = plan.corpus.tokens
-    train_tokens, held_out = data.split(tokens)
-    data.num_windows(len(train_tokens), recipe.seq_len or config.max_seq_len)
-    if len(held_out) < 2:
-        raise ValueError(
-            f"{len(tokens)} tokens leave {len(held_out)} for validation; "
-            "at least 2 are needed"
-        )
 
 
 def _command(*words: str) -> str:

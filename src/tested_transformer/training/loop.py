@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tested_transformer.checks import validate_sizes, validate_text
 from tested_transformer.data import batch_at
-from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.gpt import GPT
 from tested_transformer.multihead import IndexTrained
 from tested_transformer.replay import Replay
 from tested_transformer.training.devices import (
@@ -157,7 +157,7 @@ class Learner:
         self.read_every = 1 if self.device.type == "cpu" else 10
         self.seq_len = recipe.seq_len or model.config.max_seq_len
         state = state or TrainingState()
-        validate_run(model.config, recipe, world)
+        validate_run(model, recipe, world, shard=shard)
         # Copy the state, so that the caller's does not change.
         self.state = replace(
             state,
@@ -168,10 +168,10 @@ class Learner:
             ),
         )
         self.precision = self.state.precision or "fp32"
-        if shard and self.precision == "fp16":
-            raise ValueError("shard=True cannot be combined with precision='fp16'")
-        if recipe.graph:
-            _validate_graph(model, self.device, self.precision, world)
+        # Again, because the precision may have been chosen just now.
+        validate_run(
+            model, replace(recipe, precision=self.precision), world, shard=shard
+        )
         self.parallel = spread(model, world, shard=shard)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.indexed = _has_indexers(model)
@@ -373,14 +373,24 @@ def _losses_of(
     return objective, loss
 
 
-def validate_run(config: GPTConfig, recipe: Recipe, world: World) -> None:
+def validate_run(
+    model: GPT,
+    recipe: Recipe,
+    world: World,
+    *,
+    shard: bool = False,
+    device: torch.device | None = None,
+) -> None:
     """Raise a ``ValueError`` if a recipe does not fit a model, or cannot teach it.
 
     Args:
-        config: The settings of the model.
+        model: The model.
         recipe: How to train it.
         world: The processes that share each batch.
+        shard: Whether they divide the parameters among them.
+        device: Where to train; where the model is by default.
     """
+    config = model.config
     seq_len, longest = recipe.seq_len or config.max_seq_len, config.max_seq_len
     if seq_len > longest:
         raise ValueError(f"seq_len={seq_len} must be at most max_seq_len={longest}")
@@ -399,6 +409,11 @@ def validate_run(config: GPTConfig, recipe: Recipe, world: World) -> None:
             f"dropout={config.dropout} must be less than 1: it drops everything, so "
             "nothing can be learned"
         )
+    if shard and recipe.precision == "fp16":
+        raise ValueError("shard=True cannot be combined with precision='fp16'")
+    if recipe.graph:
+        device = device or next(model.parameters()).device
+        _validate_graph(model, device, recipe.precision, world)
 
 
 def _validate_graph(

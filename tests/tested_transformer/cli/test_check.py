@@ -83,6 +83,16 @@ def test_what_is_meant_can_be_said(file, command):
     assert ended.out.startswith("Attention is WRONG: output: both sides: ")
 
 
+def test_lengths_pieces_and_the_width_can_be_said(file, command):
+    words = ("check", f"{file}:Attention", *WITH)
+    ended = command(*words, "--lengths", "5,11")
+    assert "with sequences of 5 and 11 tokens" in ended.out
+    ended = command(*words, "--pieces", "lambda layer, parts: [*map(layer, parts)]")
+    assert "as in chapters/the-bug-museum/#old-keys-lost" in ended.out
+    ended = command(*words, "--d-model", "10")
+    assert ended.out.startswith("Attention: cannot tell, since called in the usual way")
+
+
 def test_a_function_of_a_module_is_checked_as_it_is(file, command):
     assert command("check", "their_model:attend").status == 0
     ended = command("check", "their_model:swapped", "--both", "--call", CALL)

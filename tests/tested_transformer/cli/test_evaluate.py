@@ -53,8 +53,8 @@ def test_a_rotary_run_reads_and_writes_texts_longer_than_its_own(train, command)
     assert train("--positions", "rotary", "--sample", "0").status == 0
     checkpoint = load_checkpoint("runs/play")
     alphabet = tokenizer_from_dict(checkpoint.settings["tokenizer"])
-    writing = {"max_new_tokens": 30, "seed": 3, "sampling": Sampling(temperature=0.8)}
-    losses = set[float]()
+    writing = {"max_new_tokens": 200, "seed": 3, "sampling": Sampling(temperature=0.8)}
+    losses, texts = set[float](), set[str]()
     for scaling in ("linear", "yarn"):
         words = "--json", "--rotary-factor", "2", "--rotary-scaling", scaling
         report = command("evaluate", *words).json
@@ -62,9 +62,10 @@ def test_a_rotary_run_reads_and_writes_texts_longer_than_its_own(train, command)
         losses.add(report["loss"])
         model = stretched_by(checkpoint.model(), 2.0, scaling=scaling)
         (tokens,) = generate(model, [alphabet.encode("\n")], **writing)
-        wrote = command("generate", *words, "--seed", "3", "--max-new-tokens", "30")
+        wrote = command("generate", *words, "--seed", "3", "--max-new-tokens", "200")
         assert wrote.json["text"] == alphabet.decode(tokens)
-    assert len(losses) == 2
+        texts.add(wrote.json["text"])
+    assert (len(losses), len(texts)) == (2, 2)
 
 
 def test_bits_are_counted_by_character_whatever_the_tokens(text, tiny, command):

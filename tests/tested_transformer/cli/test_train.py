@@ -279,6 +279,8 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(text, tiny, ref
         ("--attention soft", "attention='soft' must be one of softmax, latent, "),
         ("--attention delta --qk-norm", "qk_norm=True does not fit attention=Delta"),
         ("--attention sink --latent-dim 3", "latent_dim=3 does not fit attention='sin"),
+        ("--shard --precision fp16", "shard=True cannot be combined with precision='"),
+        ("--graph", "graph=True needs a GPU; the model is on cpu"),
         ("--resume --overwrite", "--resume continues a run, --overwrite replaces it"),
         ("--out play.txt/run", "play.txt"),
     ):

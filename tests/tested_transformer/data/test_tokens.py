@@ -53,6 +53,16 @@ def test_a_text_in_pieces_has_the_tokens_of_the_whole(text):
     assert start.tokenizer.decode(start.tokens.tolist()) == corpus.text[:150]
 
 
+def test_a_written_text_has_its_seed_and_tokens_their_folder(text):
+    for seed in (3, 4):
+        tokens = load_tokens("grammar", seed=seed, num_characters=700)
+        corpus = load_corpus("grammar", seed=seed, num_characters=700)
+        assert tokens.tokenizer.decode(tokens.tokens.tolist()) == corpus.text
+    load_tokens(text, cache_folder=text.parent / "elsewhere")
+    assert kept(text) == []
+    assert len([*(text.parent / "elsewhere/tokens").iterdir()]) == 1
+
+
 def test_byte_pairs_of_pieces_are_those_of_the_whole(text):
     corpus = load_corpus(text)
     tokenizer = bpe_tokenizer(corpus.text, 300)

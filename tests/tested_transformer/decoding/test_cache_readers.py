@@ -100,6 +100,7 @@ def test_a_small_context_has_room_for_the_newest_token():
     for longest, sinks in ((9, 4), (5, 4), (4, 3), (1, 0)):
         model = make(max_seq_len=longest)
         assert RollingReader(model).sinks == sinks
+        assert RollingReader(model, sinks=2).sinks == min(sinks, 2)
         assert len(written(model, "rolling", [[1, 2, 3]], 7)[0]) == 7
 
 

@@ -91,6 +91,14 @@ def test_only_tokens_for_bytes_are_held_back():
     assert TOKENIZERS["llama"].byte_tokens == {VOCABULARY[token] for token in BYTES}
 
 
+def test_a_byte_waits_for_the_one_that_makes_both_invalid():
+    tokenizer = TOKENIZERS["llama"]
+    tokens = [VOCABULARY[token] for token in ("▁the", "<0x41>", "<0xFF>", "cat")]
+    detokenizer = Detokenizer(tokenizer.decode, byte_tokens=tokenizer.byte_tokens)
+    shown = [detokenizer.feed([token]) for token in tokens]
+    assert (shown[:3], "".join(shown)) == (["the", "", ""], tokenizer.decode(tokens))
+
+
 def as_bytes(tokens: list[int]) -> str:
     return bytes(tokens).decode("utf-8", errors="replace")
 

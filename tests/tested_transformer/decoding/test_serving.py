@@ -225,6 +225,17 @@ def test_nobody_is_served_before_arriving():
         assert times[request] == [*range(arrival + 1, arrival + 1 + length)]
 
 
+def test_tokens_go_on_when_their_keys_and_values_have_arrived_elsewhere():
+    times = []
+    for transfer in (0.0, 2.5):
+        servers = [Server(make(), num_pages=9, page_size=2) for _ in "ab"]
+        asked = request([1, 2, 3], 4)
+        served = serve(servers[0], [asked], decoder=servers[1], transfer=transfer)
+        times.append(served.times[asked])
+    # The prompt and the first token have gone over.
+    assert times == [[1, 2, 3, 4], [1, *(1 + 4 * 2.5 + n for n in (1, 2, 3))]]
+
+
 def test_a_long_prompt_is_read_beside_the_answers_of_others():
     for budget, first_reads in (
         (4, [[2, 2], [1, 3], [1, 2], [1, 1], [1]]),
