@@ -18,6 +18,7 @@ from tested_transformer.training import Progress, Validation
 
 __all__ = ["Display", "Terminal", "loading", "losses", "printable", "reminder"]
 
+_WORTH_A_BAR = 200_000_000  # bytes; a smaller model is read at once
 _STYLES = {"sample": "cyan", "validation": "green"}
 
 
@@ -134,13 +135,10 @@ def reminder(*, seconds: float = 5.0) -> Callable[[int, int], None]:
 
 
 @contextmanager
-def loading(*, least: int = 200_000_000) -> Generator[Callable[[int, int], None]]:
+def loading() -> Generator[Callable[[int, int], None]]:
     """Show a bar of the bytes read of a large model, if people watch.
 
     It is on standard error, and goes when all is read.
-
-    Args:
-        least: A model of fewer bytes is read so fast that it needs no bar.
     """
     console = Terminal(file=sys.stderr)
     columns = TextColumn("loading"), BarColumn(bar_width=None), DownloadColumn()
@@ -149,7 +147,7 @@ def loading(*, least: int = 200_000_000) -> Generator[Callable[[int, int], None]
     task = bar.add_task("", total=None)
 
     def tell(read: int, total: int) -> None:
-        if total >= least:
+        if total >= _WORTH_A_BAR:
             bar.start()  # of which only the first counts
             bar.update(task, completed=read, total=total)
 

@@ -51,6 +51,16 @@ def test_a_folder_is_loaded(tmp_path, model):
         assert load_gpt2(tmp_path, dropout=0.3).config.dropout == 0.3
 
 
+def test_it_is_told_how_much_is_read(tmp_path, model):
+    for put_there in (put, put_in_parts):
+        put_there(tmp_path, *to_gpt2(model))
+        told = list[tuple[int, int]]()
+        load_pretrained(tmp_path, tell=lambda *told_now: told.append(told_now))
+        read, sizes = zip(*told, strict=True)
+        assert [*read] == sorted({*read})
+        assert {*sizes} == {read[-1]} == {sum(w.nbytes for w in model.parameters())}
+
+
 # From a hub.
 
 
