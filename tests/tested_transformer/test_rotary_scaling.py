@@ -96,12 +96,11 @@ def test_longrope_is_that_of_transformers():
     short = [1 + pair / 10 for pair in range(D_K // 2)]
     long = [1.0 + pair**2 for pair in range(D_K // 2)]
     lists = {"short_factor": short, "long_factor": long}
-    for factor in (1.0, 8.0):
+    for factor, base in ((1.0, 10_000.0), (8.0, 10_000.0), (8.0, 20.0)):
         for length, factors in ((TRAINED, short), (TRAINED + 1, long)):
-            rates, scale = from_theirs(
-                "longrope", factor=factor, length=length, **lists
-            )
-            assert_same_rates(longrope_rates(D_K, factors=factors), rates)
+            how = {"factor": factor, "base": base, "length": length}
+            rates, scale = from_theirs("longrope", **how, **lists)
+            assert_same_rates(longrope_rates(D_K, factors=factors, base=base), rates)
             ours = longrope_attention_factor(factor, trained_length=TRAINED)
             assert ours == pytest.approx(scale, rel=1e-12)
 

@@ -183,7 +183,7 @@ def test_what_does_not_fit_is_refused(trained, refused):
         ("--stop=", "stop[0] is empty"),
         ("--rotary-factor 2", "positions='alibi' of model must be 'rotary'"),
         ("--prompt to\udce9", "'\\udce9'"),
-        ("--stop to\udce9", "'\\udce9'"),
+        ("--stop to\udce9", "stop: '\\udce9'"),
     ):
         assert message in refused("generate", *words.split())[: len(message) + 40]
 

@@ -118,6 +118,20 @@ def test_a_certain_drafter_has_one_child(make):
     assert drafter.draft([3, 1], 0, RandomSource(0)).tokens == []
 
 
+def test_the_likeliest_children_are_sure(make):
+    model = make()
+    draft = TreeDrafter(model, (3, 2), likeliest=True).draft([3, 1], 2, RandomSource(0))
+    with torch.no_grad():
+        texts = ([3, 1], *([3, 1, token] for token in draft.tokens[:3]))
+        tops = [model(torch.tensor([text]))[0, -1].topk(3).indices for text in texts]
+    expected = [*tops[0].tolist(), *torch.stack(tops[1:])[:, :2].flatten().tolist()]
+    assert (draft.tokens, draft.parents) == (expected, [-1] * 3 + [0, 0, 1, 1, 2, 2])
+    assert (
+        draft.probabilities.tolist()
+        == torch.eye(model.config.vocab_size)[expected].tolist()
+    )
+
+
 def test_what_does_not_fit_is_refused(make, as_a_caller):
     for kind, name in (
         ({"windows": 5}, "windows"),
