@@ -69,6 +69,7 @@ def run(name: str, recipe: Recipe, shard: bool, world: World) -> dict[str, objec
         "gaps": [result.gap for result in last.validations],
         "weights": {n: w.tolist() for n, w in last.weights.items()},
         "memory": {n: m.tolist() for n, m in last.optimizer.items() if "step" not in n},
+        "kinds": [*{type(parameter).__name__ for parameter in model.parameters()}],
         "reports": len(reports),
         "saved": saved,
     }

@@ -91,6 +91,8 @@ def test_two_processes_are_as_one(tmp_path):
         assert report["weights"] == quiet["weights"]
         assert largest_gap(expected["memory"], report["memory"]) < 1e-12
         assert max(report["gaps"]) < 1e-5
+        kind = "DTensor" if report["name"].endswith("sharded") else "Parameter"
+        assert report["kinds"] == quiet["kinds"] == [kind]
         # One of them reports and saves.
         assert (report["reports"], report["saved"]) == (3, [3, 6])
         assert (quiet["reports"], quiet["saved"]) == (0, [])
