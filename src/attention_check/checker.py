@@ -211,8 +211,6 @@ def run_checks(
     call: Callable[..., Any],
     like: Reference | Callable[..., Any],
     pieces: Callable[[Any, list[Tensor]], Any] | None = None,
-    causal: bool | None = None,
-    lengths: Sequence[int] = (7, 67),
 ) -> list[Verdict]:
     """Put an attention to all checks, without looking for the name of a bug.
 
@@ -227,10 +225,6 @@ def run_checks(
         [like],
         name=_name(attention),
         pieces=pieces,
-        causal=causal,
-        d_model=None,
-        d_context=None,
-        lengths=tuple(lengths),
     )
     return _verdicts(replace(subject, like=likes[0]), ())
 

@@ -504,8 +504,7 @@ def prepare(
     if widths == [None]:
         widths = _widths(layer, like)
     d_context = settings.pop("d_context", None)
-    lengths = settings.pop("lengths")
-    subject = Subject(layer, call, name, 1, 1, lengths=lengths, **settings)
+    subject = Subject(layer, call, name, 1, 1, **settings)
     failed: Exception | None = None
     for dtype in (torch.float64, torch.float32):
         if isinstance(layer, nn.Module) and dtype != torch.float64:
@@ -514,11 +513,11 @@ def prepare(
             sized = replace(
                 subject, d_model=width, d_context=d_context or width, dtype=dtype
             )
-            failures = {length: _failure(sized, length) for length in lengths}
-            if (failure := failures[lengths[0]]) is not None:
+            failures = {length: _failure(sized, length) for length in sized.lengths}
+            if (failure := failures[sized.lengths[0]]) is not None:
                 failed = failed or failure
                 continue
-            works = tuple(length for length in lengths if failures[length] is None)
+            works = tuple(n for n, failure in failures.items() if failure is None)
             left = [str(error) for error in failures.values() if error is not None]
             sized = replace(sized, lengths=works, left_out=tuple(left))
             return _tuned(sized, like), likes

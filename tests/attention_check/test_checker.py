@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from attention_check import (
     CHECKS,
+    Reference,
     adapter,
     assert_attention,
     assert_causal,
@@ -386,6 +387,42 @@ def test_a_report_is_true_if_nothing_is_wrong_and_can_be_asserted() -> None:
         assert_attention(layer, call=lambda x, y: x(y), like=plain_reference(layer))
 
 
+def test_gradients_of_weights_are_compared_too() -> None:
+    class Detached(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.linear(x, self.weight.detach(), self.bias)
+
+    def q(layer: Any, x: Tensor) -> Tensor:
+        return F.linear(x, layer.q_proj.weight, layer.q_proj.bias)
+
+    layer = Plain()
+    parts = {"k": layer.k_proj, "v": layer.v_proj, "o": layer.o_proj}
+    like = Reference(q=q, **parts, num_heads=4, causal=True)
+    assert check_attention(layer, like=like).state == "right"
+    layer.q_proj = Detached(24, 24)
+    assert [*check_attention(layer, like=like).failed] == ["gradient"]
+
+
+def test_a_context_may_be_wider_or_narrower() -> None:
+    class Across(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.o = nn.Linear(24, 24), nn.Linear(24, 24)
+            self.k, self.v = nn.Linear(10, 24), nn.Linear(10, 24)
+
+        def forward(self, x: Tensor, *, context: Tensor) -> Tensor:
+            sources = (self.q(x), self.k(context), self.v(context))
+            q, k, v = (y.unflatten(-1, (4, -1)).transpose(1, 2) for y in sources)
+            y = F.scaled_dot_product_attention(q, k, v)
+            return self.o(y.transpose(1, 2).flatten(2))
+
+    layer = Across()
+    like = Reference(q=layer.q, k=layer.k, v=layer.v, o=layer.o, num_heads=4)
+    how = {"call": lambda layer, x, *, context: layer(x, context=context)}
+    report = check_attention(layer, like=like, d_context=10, causal=False, **how)
+    assert report.state == "right", str(report)
+
+
 def test_a_skipped_check_is_not_asked() -> None:
     report = checked(Plain(), skip=["modes"])
     (verdict,) = (verdict for verdict in report.verdicts if verdict.check == "modes")
@@ -411,6 +448,9 @@ def test_a_model_of_tokens_is_asserted_to_be_causal() -> None:
     )
     with pytest.raises(AssertionError, match="not causal: evaluating, of 67 tokens, a"):
         assert_causal(late, vocab_size=11)
+    assert_causal(late, vocab_size=11, lengths=(7, 19))
+    with pytest.raises(AssertionError, match="not causal: evaluating, of 7 tokens, a"):
+        assert_causal(model, vocab_size=11, call=lambda model, x: model(x).flip(1))
     model.train()
     model.attention.allow = lambda length: (
         torch.ones(length, length).bool().tril(int(model.training))

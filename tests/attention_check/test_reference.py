@@ -68,6 +68,31 @@ def test_rotary_positions_windows_and_padding(
         torch.testing.assert_close(read, layer(x), rtol=0, atol=1e-12)
 
 
+def test_keys_of_distances_as_each_query_reads_them(x: Tensor) -> None:
+    projections = parts()
+    far = torch.randn(2 * T, D // H, dtype=torch.float64)  # a key for each distance
+
+    def relative(layer: object, q: Tensor, t: Tensor, s: Tensor) -> Tensor:
+        return torch.einsum("bhtd,tsd->bhts", q, far[t[:, None] - s + T])
+
+    settings = {"num_heads": H, "num_kv_heads": G, "causal": True, "scale": 0.3}
+    layer = Reference(**projections, **settings, relative=relative)
+    q, k, v = heads_of(projections, x)
+    k, v = (tensor.repeat_interleave(H // G, dim=1) for tensor in (k, v))
+    rows = [  # each query has keys of its own
+        (q[:, :, t, None] * (k[:, :, : t + 1] + far[t - torch.arange(t + 1) + T]))
+        .sum(dim=-1)
+        .mul(0.3)
+        .softmax(dim=-1)[..., None, :]
+        @ v[:, :, : t + 1]
+        for t in range(T)
+    ]
+    expected = projections["o"](merge_heads(torch.cat(rows, dim=2)))
+    torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-12)
+    read = layer.read(x.split((4, 1, 6), dim=1))
+    torch.testing.assert_close(read, expected, rtol=0, atol=1e-12)
+
+
 def test_alibi_a_cap_a_sink_and_a_scale(x: Tensor) -> None:
     projections = parts()
     sink = torch.tensor([0.5, -1.0, 2.0, 0.0], dtype=torch.float64)
@@ -90,6 +115,16 @@ def test_alibi_a_cap_a_sink_and_a_scale(x: Tensor) -> None:
     torch.testing.assert_close(
         layer(x), projections["o"](merge_heads(y)), rtol=0, atol=1e-6
     )
+    # The same, as a bias of one's own.
+    twin = Reference(
+        **projections,
+        num_heads=H,
+        num_kv_heads=G,
+        causal=True,
+        bias=lambda layer, t, s: -slopes[:, None, None] * (t[:, None] - s),
+        **settings,
+    )
+    torch.testing.assert_close(twin(x), layer(x), rtol=0, atol=1e-12)
 
 
 def test_the_usual_slopes_for_a_power_of_two_and_between(x: Tensor) -> None:
