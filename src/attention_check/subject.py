@@ -275,9 +275,9 @@ class Subject:
         """Return random features, (B, T, D)."""
         return self.draw(length, seed, batch, self.d_model)
 
-    def context(self, length: int = 5, *, seed: int = 3, batch: int = 3) -> Tensor:
+    def context(self, length: int = 5) -> Tensor:
         """Return a random context, (B, S, D)."""
-        return self.draw(length, seed, batch, self.d_context)
+        return self.draw(length, 3, 3, self.d_context)
 
     def draw(self, length: int, seed: int, batch: int, width: int) -> Tensor:
         """Return random numbers, (batch, length, width)."""

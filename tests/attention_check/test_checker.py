@@ -403,6 +403,18 @@ def test_gradients_of_weights_are_compared_too() -> None:
     assert [*check_attention(layer, like=like).failed] == ["gradient"]
 
 
+def test_a_function_of_heads_is_asked_about_keys_from_elsewhere() -> None:
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        k, v = (tensor[..., : q.shape[-2], :] for tensor in (k, v))
+        return F.scaled_dot_product_attention(q, k, v)
+
+    report = check_attention(attend, causal=False)
+    assert [*report.failed] == ["output", "gradient"]
+    assert "both sides, another context: up to" in str(report)
+    unknown = check_attention(lambda a, b, c: a, causal=False)
+    assert "    causal=False,\n" in unknown.adapter
+
+
 def test_a_context_may_be_wider_or_narrower() -> None:
     class Across(nn.Module):
         def __init__(self) -> None:

@@ -134,6 +134,31 @@ def test_the_usual_slopes_for_a_power_of_two_and_between(x: Tensor) -> None:
     assert six.tolist() == [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]
 
 
+def test_norms_may_follow_the_rotation_and_something_the_output(x: Tensor) -> None:
+    projections, norms = parts(), [nn.LayerNorm(D // H).double() for _ in "qk"]
+    for norm in norms:
+        nn.init.normal_(norm.weight)
+    settings = {"num_heads": H, "num_kv_heads": G, "causal": True, "rotary": Rotary()}
+    settings |= {"norm_q": norms[0], "norm_k": norms[1]}
+    q, k, v = heads_of(projections, x)
+    table = rotary_table(torch.arange(T), D // H)
+    for later in (False, True):
+        pairs = zip(norms, (q, k), strict=True)
+        turned = [
+            norm(rotate(tensor, table)) if later else rotate(norm(tensor), table)
+            for norm, tensor in pairs
+        ]
+        y, _ = attention_with_weights(*turned, v, causal=True)
+        layer = Reference(
+            **projections,
+            **settings,
+            norms_after_rotary=later,
+            after=lambda layer, x, output: 2 * x + output,
+        )
+        expected = 2 * x + projections["o"](merge_heads(y))
+        torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-6)
+
+
 def test_a_scale_may_depend_on_how_many_keys_a_query_sees(x: Tensor) -> None:
     projections = parts()
     layer = Reference(
