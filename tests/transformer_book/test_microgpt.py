@@ -123,6 +123,7 @@ def test_it_is_the_gpt_of_pytorch_with_the_same_weights(
         number.value *= 10
     theirs = pytorchs(ours)
     past = ours.new_past()
+    assert (len(past), len(past[0])) == (num_layers, num_heads)
     logits = [ours.read(token, past) for token in TOKENS]
     their_logits, maps = theirs(torch.tensor([TOKENS]), return_weights=True)
     close = {"rtol": 0, "atol": 1e-9}
