@@ -36,11 +36,15 @@ def test_it_is_the_mean_that_counts_and_not_a_loss():
 
 
 def test_the_margin_is_above_the_best_not_the_first():
-    watch = DivergenceWatch(Recipe(margin=1.0, patience=5))
-    assert {watch.see(loss) for loss in [5.0] * 200 + [2.0] * 200} == {None}
-    # 3.5 is less than 5, and more than 2 + 1.
-    reasons = filter(None, [watch.see(3.5) for _ in range(40)])
-    assert "the loss rose from 2.00 to 3.2" in str([*reasons])
+    # 3.5 is less than 5, and more than 2 + 1.4. After n steps the mean is 3.5 - 1.5 ·
+    # 0.9^n, which exceeds 2 + margin from step 4, 11 and 26 on.
+    for margin, first in ((0.5, 4), (1.0, 11), (1.4, 26)):
+        watch = DivergenceWatch(Recipe(margin=margin, patience=5))
+        assert {watch.see(loss) for loss in [5.0] * 200 + [2.0] * 200} == {None}
+        reasons = [watch.see(3.5) for _ in range(first + 4)]
+        reached = 3.5 - 1.5 * 0.9 ** (first + 4)
+        assert {*reasons[:-1]} == {None}
+        assert reasons[-1] == f"the loss rose from 2.00 to {reached:.2f}"
 
 
 def test_the_error_says_what_is_left_and_what_to_try():
