@@ -88,6 +88,12 @@ class Heads:
         name, tokens, stories = self._tokens(source)
         tokens = tokens[: self.num_tokens].to(call.device, torch.int64)
         opening = torch.tensor(source.opening, dtype=torch.int64, device=call.device)
+        longest, least = model.config.max_seq_len, len(opening) + 2
+        if longest < least:
+            raise ValueError(
+                f"max_seq_len={longest} of the model must be at least {least}: nothing "
+                "can be repeated in less"
+            )
         if len(tokens) < seq_len:
             raise ValueError(
                 f"{len(tokens)} tokens do not fill a window of seq_len={seq_len}: pass "
@@ -97,9 +103,8 @@ class Heads:
         windows = _opened(windows, opening)
         targets = _targets(windows, tokenizer, stories)
         scores = _score(model, windows, targets)
-        vocab_size, longest = tokenizer.vocab_size, model.config.max_seq_len
-        half = min((longest - len(opening)) // 2, vocab_size, 64)
-        drawn = interpret.repeated_tokens(vocab_size, half, num_sequences=16)
+        half = min((longest - len(opening)) // 2, tokenizer.vocab_size, 64)
+        drawn = interpret.repeated_tokens(tokenizer.vocab_size, half, num_sequences=16)
         drawn = _opened(drawn.to(call.device), opening)
         induction = {"induction": interpret.induction_target(drawn)}
         scores |= _score(model, drawn, induction)

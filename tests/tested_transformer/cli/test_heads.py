@@ -143,7 +143,7 @@ def test_a_kind_without_a_target_is_left_out(trained, command):
     assert list(report["scores"]) == ["previous", "first", "induction"]
 
 
-def test_what_does_not_fit_is_refused(trained, text, refused):
+def test_what_does_not_fit_is_refused(trained, train, text, refused):
     for words, message in (
         ("--seq-len 1", "seq_len=1 must lie between 2 and the model's max_seq_len=7"),
         ("--num-tokens 0", "num_tokens=0 must be at least 1"),
@@ -154,6 +154,9 @@ def test_what_does_not_fit_is_refused(trained, text, refused):
     ):
         line = refused("heads", str(trained), str(text), *words.split())
         assert line.startswith(message)
+    assert train("--max-seq-len", "1", "--out", "short").status == 0
+    line = refused("heads", "short", str(text))
+    assert line.startswith("max_seq_len=1 of the model must be at least 2: nothing ")
     # A file of maps is written whole or not at all.
     Path("maps.json").mkdir()
     refused("heads", str(trained), str(text), "--out", "maps.json")
