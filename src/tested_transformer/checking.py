@@ -338,7 +338,7 @@ def _padded(layer: _Layer, x: Tensor, *, real: Tensor | None = None) -> Tensor:
 def _token_by_token(
     layer: LinearAttention | DeltaAttention, x: Tensor, *, real: Tensor | None = None
 ) -> Tensor:
-    """Write and read a state, one token after the other, except padding."""
+    """Write and read a state, one token after the other; padding writes zeros."""
     projections = (layer.q_proj, layer.k_proj, layer.v_proj)
     q, k, v = (split_heads(project(x), layer.num_heads) for project in projections)
     q, k = (x / x.norm(dim=-1, keepdim=True) for x in (q, k))
@@ -348,7 +348,6 @@ def _token_by_token(
         decay = split_heads(F.logsigmoid(gate(x)) / 16, layer.num_heads)
     if real is not None:
         k, v = (x * real[:, None, :, None] for x in (k, v))
-        decay = decay if decay is None else decay * real[:, None, :, None]
     if isinstance(layer, DeltaAttention):
         beta = layer.beta_proj(x).sigmoid().mT
         heads, _ = recurrent_delta_rule(q, k, v, beta, log_decay=decay)

@@ -288,6 +288,13 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(text, tiny, ref
         assert os.listdir() == ["play.txt"]
 
 
+def test_a_precision_that_was_chosen_is_refused_too(text, tiny, refused, monkeypatch):
+    monkeypatch.setattr(module.training, "training_precision", lambda *_, **__: "fp16")
+    line = refused("train", str(text), *tiny, "--precision", "auto", "--shard")
+    assert line.startswith("shard=True cannot be combined with precision='fp16'")
+    assert os.listdir() == ["play.txt"]
+
+
 def test_a_run_does_not_go_on_with_other_settings(trained, text, refused):
     lr = Recipe.fast().lr
     for words, message in (

@@ -24,6 +24,7 @@ from tested_transformer.training import (
     loop,
     train,
     training_precision,
+    validate_run,
 )
 from tested_transformer.training.loop import Learner
 from tested_transformer.training.monitor import Monitor
@@ -387,15 +388,19 @@ def test_a_graph_is_refused_where_none_can_be(make_model, tokens):
     indexed = make_model(
         attention=ATTENTIONS["indexer"], positions="rotary", d_model=24
     )
+    half, full = (
+        replace(RECIPE, graph=True, precision=precision)
+        for precision in ("fp16", "bf16")
+    )
     for what, *setting in (
-        ("precision=", plain, gpu, "fp16", World()),
-        ("a model without experts", make_model(num_experts=3), gpu, "bf16", World()),
-        ("a model without an indexer", indexed, gpu, "bf16", World()),
-        ("a single process", plain, gpu, "fp32", World(1, 2)),
+        ("precision=", plain, half, World()),
+        ("a model without experts", make_model(num_experts=3), full, World()),
+        ("a model without an indexer", indexed, full, World()),
+        ("a single process", plain, full, World(1, 2)),
     ):
         with pytest.raises(ValueError, match=f"^graph=True needs {what}"):
-            loop._validate_graph(*setting)
-    loop._validate_graph(plain, gpu, "bf16", World())
+            validate_run(*setting, device=gpu)
+    validate_run(plain, full, World(), device=gpu)
 
 
 def test_what_does_not_go_together_is_refused(make_model, tokens, monkeypatch):
@@ -403,6 +408,9 @@ def test_what_does_not_go_together_is_refused(make_model, tokens, monkeypatch):
     message = r"^shard=True cannot be combined with precision='fp16'$"
     with pytest.raises(ValueError, match=message):
         train(usual, text, replace(RECIPE, precision="fp16"), shard=True)
+    monkeypatch.setattr(loop, "training_precision", lambda *_, **__: "fp16")
+    with pytest.raises(ValueError, match=message):
+        train(usual, text, AUTO, shard=True)
     # All else is refused before anything is measured.
     monkeypatch.setattr(loop, "training_precision", None)
     two = {"world": World(rank=1, size=2)}
