@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 from bookbinder.running.figures import draw_as_the_book
+from bookbinder.running.importing import change_imports
+from bookbinder.running.recording import watch_sections
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -72,4 +74,5 @@ def _chapter(name: str, question: str) -> int:
 
 
 if __name__ == "__main__":
+    change_imports(watch_sections)
     sys.exit(main())

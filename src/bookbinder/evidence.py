@@ -21,6 +21,7 @@ from bookbinder.running.recording import (
     Lines,
     recorded_lines,
     recorded_scripts,
+    run,
 )
 from bookbinder.running.state import CHECKED, fresh_state
 
@@ -48,7 +49,7 @@ class Evidence:
             PageError: If a block fails; it names the line of the page.
         """
         with self.gathered(chain, seed) as outputs, redirect_stdout(io.StringIO()):
-            exec(program(chain), {"__MODULE__": "__main__"})
+            run(program(chain), {"__MODULE__": "__main__"})
         return outputs
 
     @contextmanager

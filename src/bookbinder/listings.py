@@ -134,7 +134,7 @@ def _span(node: ast.stmt) -> Iterator[tuple[int, int]]:
             return
         case ast.Try() | ast.Global() | ast.Nonlocal() | ast.Pass():
             return  # The statement itself runs no code.
-        case ast.AnnAssign(value=None):
+        case ast.AnnAssign(value=None) | ast.ImportFrom(module="__future__"):
             return
         case ast.Raise() if "NotImplementedError" in ast.dump(node):
             return  # An abstract method, for subclasses to implement.

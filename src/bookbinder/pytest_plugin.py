@@ -17,6 +17,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from pytest_codeblocks import plugin
 from pytest_codeblocks.main import CodeBlock
 from pytest_codeblocks.plugin import MarkdownFile, TestBlock
 
@@ -27,6 +28,8 @@ from bookbinder.page import Chain, PageError, load_page
 from bookbinder.publishing.records import foundations, record_file, write_record
 from bookbinder.running.blocks import program
 from bookbinder.running.figures import draw_as_the_book
+from bookbinder.running.importing import change_imports
+from bookbinder.running.recording import run, watch_sections
 from bookbinder.running.signatures import check_shapes, forget_calls
 
 # Taken once, before anything runs, because later changes are not what ran.
@@ -34,8 +37,8 @@ _standing_on = cache(foundations)
 
 
 def pytest_load_initial_conftests() -> None:
-    """Turn on shape checks for the library before anything imports it."""
-    check_shapes()
+    """Have the library watched and its shapes checked before anything imports it."""
+    change_imports(watch_sections, check_shapes)
 
 
 def pytest_configure() -> None:
@@ -121,7 +124,10 @@ class ChainItem(TestBlock):
 
     def runtest(self) -> None:
         """Run the chain, and compare its outputs."""
-        with self.evidence.gathered(self.chain) as outputs:
+        with (
+            self.evidence.gathered(self.chain) as outputs,
+            patch.object(plugin, "exec", run, create=True),
+        ):
             super().runtest()
         if problems := [*compare(self.evidence.page, self.chain, outputs)]:
             raise PageError(problems)

@@ -1,5 +1,6 @@
 """Sections are found by their marks; their statements are known by their lines."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from bookbinder.listings import (
     idle_statements,
     never_executed,
 )
-from bookbinder.running.recording import recorded_lines
+from bookbinder.running.recording import recorded_lines, watch_sections
 
 SOURCE = '''\
 """A module."""
@@ -84,9 +85,10 @@ def test_a_listing_of_nothing_says_why(root: Path):
 def run(root: Path, *calls: str) -> list[int]:
     """Import the module, make the calls, and ask what has not run."""
     file = root / "src" / "module.py"
-    namespace: dict[str, object] = {"__file__": str(file)}
     with recorded_lines({str(file)}) as lines:
-        exec(compile(SOURCE, str(file), "exec"), namespace)
+        tree = ast.parse(SOURCE)
+        namespace = {"__file__": str(file)} | watch_sections(tree, SOURCE, str(file))
+        exec(compile(tree, str(file), "exec"), namespace)
         for call in calls:
             exec(call, namespace)
     return never_executed(find_section(root, "src/module.py", "outer"), lines.keys())
@@ -94,15 +96,15 @@ def run(root: Path, *calls: str) -> list[int]:
 
 def test_importing_runs_nothing_in_functions_and_each_branch_counts(root: Path):
     inside = [12, 13, 16, 17, 18, 23, 25]
+    assert run(root, "clip(1)") == [13]  # while it is recorded, it is imported
     assert run(root) == inside
     section = find_section(root, "src/module.py", "outer")
     assert never_executed(section, set()) == inside
-    assert run(root, "clip(1)") == [13]
     assert run(root, "clip(9)") == [16, 17, 18, 23, 25]
     assert run(root, "clip(1)", "clip(9)") == []
 
 
 def test_a_statement_has_run_where_any_of_its_lines_has():
-    executed = {("a.py", 2)}
-    code = "call(\n    1,\n)\nnever()\n"
-    assert idle_statements(code, "a.py", executed, everywhere=True) == [4]
+    executed = {("a.py", 3)}
+    code = "from __future__ import annotations\ncall(\n    1,\n)\nnever()\n"
+    assert idle_statements(code, "a.py", executed, everywhere=True) == [5]

@@ -1,13 +1,14 @@
 """Record which lines of a page, of the files that it lists, and of scripts have run."""
 
+import ast
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Collection, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 from unittest.mock import patch
 from urllib.parse import urlsplit
@@ -27,117 +28,99 @@ A file has its real name, ``real_name``.
 Idle = dict[str, set[int]]
 """For each script that was loaded, the places of the characters that never ran."""
 
+# For each file, by line: whether a statement there has nothing to report, because it
+# has done so, or because nobody asks.
+_ran: dict[str, list[bool]] = {}
+# Where the statements of a file report to; empty while nothing is recorded.
+_recording: dict[str, Lines] = {}
+
 
 @contextmanager
 def recorded_lines(files: Collection[str]) -> Generator[Lines]:
-    """Record every line of a page and of source files that runs.
+    """Record every statement of a page and of source files that runs.
 
-    Code is no longer watched once all of it has run, and other files are not watched at
-    all, so that training is not slowed down.
+    ``run`` has to run the page, and the files have to be imported after
+    ``change_imports(watch_sections)``.
 
     Args:
         files: The source files, by any of their names.
     """
-    watched = {real_name(file) for file in files}
-    lines: Lines = {}
-
-    def is_watched(frame: FrameType) -> bool:
-        return real_name(frame.f_code.co_filename) in watched or is_of_a_page(frame)
-
-    def record(frame: FrameType, line: int) -> None:
-        place = real_name(frame.f_code.co_filename), line
-        if place not in lines:
-            lines[place] = _line_of_page(frame)
-
-    with _watching(is_watched, record):
+    lines = Lines()
+    _recording.update(dict.fromkeys([PAGE, *map(real_name, files)], lines))
+    try:
+        for file in _recording:
+            _set_all(_ran.get(file, []), False)
         yield lines
+    finally:
+        for file in _recording:
+            _set_all(_ran.get(file, []), True)
+        _recording.clear()
 
 
-if sys.version_info >= (3, 12):
+def run(program: str, names: dict[str, Any]) -> None:
+    """Run the program of a page as ``exec`` does, with its statements watched."""
+    tree = ast.parse(program, PAGE)
+    names |= _watch(tree, PAGE)
+    exec(compile(tree, PAGE, "exec", dont_inherit=True), names)
 
-    @contextmanager
-    def _watching(
-        is_watched: Callable[[FrameType], bool],
-        record: Callable[[FrameType, int], None],
-    ) -> Generator[None]:
-        """Record lines as they run for the first time, which costs next to nothing."""
-        monitoring = sys.monitoring
-        events, off = monitoring.events, monitoring.DISABLE
-        # Debuggers, profilers and measurements of coverage have numbers of their own.
-        tool = 4 if monitoring.get_tool(3) else 3
-        codes: list[CodeType] = []  # by identity: equal code may stand on other lines
 
-        def start(code: CodeType, _: int) -> Any:
-            if is_watched(sys._getframe(1)):
-                codes.append(code)
-                monitoring.set_local_events(tool, code, events.LINE)
-            return off
+def watch_sections(tree: ast.Module, source: str, file: str) -> dict[str, Any]:
+    """Watch a module's statements, if it has sections that pages can list.
 
-        def run_line(_: CodeType, line: int) -> Any:
-            record(sys._getframe(1), line)
-            return off
+    It is a change for ``change_imports``.
+    """
+    return _watch(tree, file) if "# --8<-- [start:" in source else {}
 
-        monitoring.use_tool_id(tool, __name__)
-        monitoring.register_callback(tool, events.PY_START, start)
-        monitoring.register_callback(tool, events.LINE, run_line)
-        monitoring.set_events(tool, events.PY_START)
-        monitoring.restart_events()
-        try:
-            yield
-        finally:
-            monitoring.set_events(tool, events.NO_EVENTS)
-            for code in codes:
-                monitoring.set_local_events(tool, code, events.NO_EVENTS)
-            for event in (events.PY_START, events.LINE):
-                monitoring.register_callback(tool, event, None)
-            monitoring.free_tool_id(tool)
 
-else:
+def _watch(tree: ast.Module, file: str) -> dict[str, Any]:
+    """Have each statement report when it runs for the first time.
 
-    @contextmanager
-    def _watching(
-        is_watched: Callable[[FrameType], bool],
-        record: Callable[[FrameType, int], None],
-    ) -> Generator[None]:
-        """Record lines as they run, which makes every call of a function slower."""
-        # Codes by their identity, since equal code may stand on other lines: those of
-        # which all has run or nothing is watched, and the lines that the others have
-        # left.
-        done: set[int] = set()
-        left: dict[int, set[int]] = {}
-        kept: list[CodeType] = []  # so that no other code gets such an identity
+    It asks a list whether it has to, which takes some nanoseconds. A trace function
+    would slow down all of Python, and not only what is watched.
+    """
+    file = real_name(file)
+    last = tree.body[-1].end_lineno or 0 if tree.body else 0
+    # A module may be imported again while functions of the first import live on.
+    ran = _ran.setdefault(file, [])
+    ran += [file not in _recording] * (last + 1 - len(ran))
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            statements = getattr(node, name, None)
+            if isinstance(statements, list):  # a lambda's body is an expression
+                statements[:] = [*_with_questions(statements)]
 
-        def trace_lines(frame: FrameType, event: str, _: object) -> Any:
-            if event == "line":
-                record(frame, frame.f_lineno)
-                missing = left[id(frame.f_code)]
-                missing.discard(frame.f_lineno)
-                if not missing:
-                    done.add(id(frame.f_code))
-                    frame.f_trace_lines = False
-            return trace_lines
+    def report(line: int) -> None:
+        from torch.compiler import is_compiling  # slow, and not every page needs it
 
-        # Python calls it for each call of a function, so what is frequent comes first.
-        def trace_calls(frame: FrameType, _event: str, _: object) -> Any:
-            if id(frame.f_code) in done:
-                return None
-            code = frame.f_code
-            if id(code) not in left:
-                kept.append(code)
-                if not is_watched(frame):
-                    done.add(id(code))
-                    return None
-                runs = {line for *_, line in code.co_lines() if line}
-                # A function's first line does not run, unless it is on it alone.
-                left[id(code)] = runs - {code.co_firstlineno} or runs
-            return trace_lines
+        if not is_compiling():  # or it would become a step of the compiled program
+            ran[line] = True
+            _recording[file][file, line] = _line_of_page(sys._getframe(1))
 
-        before = sys.gettrace()
-        sys.settrace(trace_calls)
-        try:
-            yield
-        finally:
-            sys.settrace(before)
+    return {"__ran__": ran, "__report__": report}
+
+
+def _with_questions(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Put before each statement another one, which asks whether it has to report."""
+    for statement in statements:
+        match statement:
+            case ast.Expr(ast.Constant()) | ast.ImportFrom(module="__future__"):
+                pass  # these have to stay the first
+            case _:
+                line = ast.Constant(statement.lineno)
+                ran = ast.Subscript(_name("__ran__"), line, ast.Load())
+                report = ast.Call(_name("__report__"), [line], [])
+                question = ast.Expr(ast.BoolOp(ast.Or(), [ran, report]))
+                ast.copy_location(question, statement)
+                yield ast.fix_missing_locations(question)
+        yield statement
+
+
+def _name(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _set_all(values: list[bool], value: bool) -> None:
+    values[:] = [value] * len(values)
 
 
 def is_of_a_page(frame: FrameType) -> bool:

@@ -1,39 +1,58 @@
 """Check every shape in the library's signatures whenever tests run it.
 
-jaxtyping wraps each function of the modules with shapes in their signatures. Other
-modules run unwrapped, such as microgpt, whose scalars one page calls a million times.
+jaxtyping wraps each function and dataclass that names a shape. Others run unwrapped,
+such as microgpt, whose scalars one page calls a million times.
 In each test only the first calls of a function are checked: a test that writes text
 makes thousands, and checking them all took half of its time.
 """
 
+import ast
 import functools
 import pkgutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from unittest.mock import patch
 
 import beartype
-from jaxtyping import install_import_hook, jaxtyped
+from jaxtyping import AbstractArray, jaxtyped
 
-from bookbinder.places import PACKAGES
-
-_SOURCE = Path(__file__).resolve().parents[2]
 _CHECKED_CALLS = 3  # of each function in each test
 _calls: dict[Callable[..., object], int] = {}
 _unchecked: dict[str, Any] = {}
 
 
-def check_shapes() -> None:
-    """Check shapes in all modules of the library that are imported from now on."""
+def check_shapes(tree: ast.Module, source: str, _file: str) -> dict[str, Any]:
+    """Have the functions and dataclasses of a module check the shapes that they name.
+
+    It is a change for ``change_imports``.
+    """
+    if "from jaxtyping import" not in source:
+        return {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            check = ast.copy_location(ast.Name("__checked__", ast.Load()), node)
+            # Decorators are applied from the last to the first: a function is checked
+            # inside of the others, and a class as @dataclass has made it.
+            decorators = node.decorator_list
+            place = 0 if isinstance(node, ast.ClassDef) else len(decorators)
+            decorators.insert(place, check)
+    return {"__checked__": _checked}
+
+
+def _checked(named: Any) -> Any:
+    """Return a function or class that checks its shapes, if it names any."""
+    if not any(map(_has_shape, named.__annotations__.values())):
+        return named
     # At its first use it imports JAX, if installed, to shorten JAX's tracebacks.
     with patch.dict(sys.modules, jax=None):
-        jaxtyped(typechecker=None)(check_shapes)
-    install_import_hook(
-        modules_with_shapes(), f"{__name__}.{check_first_calls.__name__}"
-    )
+        return jaxtyped(typechecker=check_first_calls)(named)
+
+
+def _has_shape(hint: object) -> bool:
+    is_shape = isinstance(hint, type) and issubclass(hint, AbstractArray)
+    return is_shape or any(map(_has_shape, get_args(hint)))
 
 
 def check_first_calls(function: Callable[..., object]) -> Callable[..., object]:
@@ -70,13 +89,3 @@ def forget_calls() -> None:
     for function in _unchecked.values():
         function.__no_type_check__ = False
     _unchecked.clear()
-
-
-def modules_with_shapes() -> list[str]:
-    """Return the names of the modules of the library that import from jaxtyping."""
-    files = [file for name in PACKAGES for file in (_SOURCE / name).rglob("*.py")]
-    return sorted(
-        ".".join(file.relative_to(_SOURCE).with_suffix("").parts)
-        for file in files
-        if "from jaxtyping import" in file.read_text(encoding="utf-8")
-    )

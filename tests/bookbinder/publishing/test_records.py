@@ -14,6 +14,8 @@ from bookbinder.publishing.records import (
     record_file,
     write_record,
 )
+from bookbinder.running.importing import change_imports
+from bookbinder.running.recording import watch_sections
 from bookbinder.writing import write_whole
 
 CONFIG = """\
@@ -47,6 +49,8 @@ def test_a_record_says_what_ran_and_is_read_as_it_was_written(
 ) -> None:
     monkeypatch.syspath_prepend(root / "src" / "tested_transformer")
     monkeypatch.delitem(sys.modules, "adding", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    change_imports(watch_sections, packages={"adding"})
     evidence = Evidence(page, root)
     for chain in page.chains:
         evidence.run(chain)

@@ -1,5 +1,6 @@
 """What names a shape is checked, and nothing else is slowed down."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -7,9 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bookbinder.running.signatures import forget_calls, modules_with_shapes
+from bookbinder.running.signatures import check_shapes, forget_calls
 from tested_transformer.attention import attention_scores
-from transformer_book.microgpt import Scalar
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -28,11 +28,55 @@ def test_the_first_calls_of_each_function_are_checked_in_every_test() -> None:
         attention_scores(q, wrong)
 
 
-def test_a_module_is_checked_exactly_if_it_imports_shapes() -> None:
-    checked = modules_with_shapes()
-    assert "tested_transformer.attention" in checked
-    assert "transformer_book.microgpt" not in checked
-    assert not hasattr(Scalar.__add__, "__wrapped__")
+SOURCE = """
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+
+@dataclass
+class Pair:
+    x: Float[Tensor, "t"]
+    y: Float[Tensor, "t"]
+
+    @property
+    def both(self) -> tuple[Float[Tensor, "2 t"], list[Float[Tensor, "t"]] | None]:
+        return self.x, None
+
+
+@contextmanager
+def inside(x: Float[Tensor, "t"]) -> Iterator[Float[Tensor, "t"]]:
+    yield x
+
+
+@dataclass
+class Plain:
+    x: int
+
+    def double(self) -> int:
+        return 2 * self.x
+"""
+
+
+def test_a_function_or_dataclass_is_checked_if_it_names_a_shape() -> None:
+    tree = ast.parse(SOURCE)
+    names = check_shapes(tree, SOURCE, "pair.py")
+    exec(compile(tree, "pair.py", "exec"), names)
+    two = torch.ones(2)
+    for wrong in (
+        lambda: names["Pair"](two, torch.ones(3)),
+        lambda: names["Pair"](two, two).both,
+        lambda: names["inside"](torch.ones(2, 2)).__enter__(),
+    ):
+        with pytest.raises(Exception, match="t") as refused:
+            wrong()
+        assert type(refused.value).__module__.startswith("jaxtyping")
+    assert names["Plain"]("no").double() == "nono"
+    assert not hasattr(names["Plain"].double, "__wrapped__")
+    assert check_shapes(ast.parse("x = 1"), "x = 1", "x.py") == {}
 
 
 @pytest.mark.nightly
