@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from bookbinder.page import Listing, Page, Problem
@@ -113,19 +114,23 @@ def idle_statements(
     ran = {line for name, line in executed if name == file}
     return [
         first
-        for first, last in sorted(set(_statements(ast.parse(source), everywhere)))
+        for first, last in _statements(source, everywhere)
         if ran.isdisjoint(range(first, last + 1))
     ]
 
 
-def _statements(tree: ast.Module, everywhere: bool) -> Iterator[tuple[int, int]]:
+@cache  # several pages list the same file
+def _statements(source: str, everywhere: bool) -> list[tuple[int, int]]:
     """Return the first and last line of every statement, or of those in functions."""
+    tree = ast.parse(source)
+    spans: set[tuple[int, int]] = set()
     for outer in ast.walk(tree):
         function = isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef)
         if function or (everywhere and outer is tree):
             for node in ast.walk(outer):
                 if node is not outer and isinstance(node, ast.stmt):
-                    yield from _span(node)
+                    spans.update(_span(node))
+    return sorted(spans)
 
 
 def _span(node: ast.stmt) -> Iterator[tuple[int, int]]:
