@@ -42,17 +42,18 @@ def check_shapes(tree: ast.Module, source: str, _file: str) -> dict[str, Any]:
 
 
 def _checked(named: Any) -> Any:
-    """Return a function or class that checks its shapes, if it names any."""
-    if not any(map(_has_shape, named.__annotations__.values())):
+    """Return a function or class that checks its shapes, if it can name any."""
+    if not any(map(_can_be_shape, named.__annotations__.values())):
         return named
     # At its first use it imports JAX, if installed, to shorten JAX's tracebacks.
     with patch.dict(sys.modules, jax=None):
         return jaxtyped(typechecker=check_first_calls)(named)
 
 
-def _has_shape(hint: object) -> bool:
+def _can_be_shape(hint: object) -> bool:
+    """Return whether a hint is a shape, or has one in it; a text can be anything."""
     is_shape = isinstance(hint, type) and issubclass(hint, AbstractArray)
-    return is_shape or any(map(_has_shape, get_args(hint)))
+    return is_shape or isinstance(hint, str) or any(map(_can_be_shape, get_args(hint)))
 
 
 def check_first_calls(function: Callable[..., object]) -> Callable[..., object]:

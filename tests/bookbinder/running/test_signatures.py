@@ -52,6 +52,9 @@ def inside(x: Float[Tensor, "t"]) -> Iterator[Float[Tensor, "t"]]:
     yield x
 
 
+def later(x: "Float[Tensor, 't']") -> None: ...
+
+
 @dataclass
 class Plain:
     x: int
@@ -70,6 +73,7 @@ def test_a_function_or_dataclass_is_checked_if_it_names_a_shape() -> None:
         lambda: names["Pair"](two, torch.ones(3)),
         lambda: names["Pair"](two, two).both,
         lambda: names["inside"](torch.ones(2, 2)).__enter__(),
+        lambda: names["later"](torch.ones(2, 2)),
     ):
         with pytest.raises(Exception, match="t") as refused:
             wrong()
