@@ -295,13 +295,20 @@ def test_one_long_query_finds_one_long_key_however_far():
 
 
 @pytest.mark.parametrize(
-    ("t", "gradients", "searched"),
-    [(LONG, True, True), (LONG, False, False), (64, True, False)],
+    ("t", "trained", "gradients", "searched"),
+    [
+        (LONG, "q", True, True),
+        (LONG, "k", True, True),
+        (LONG, "v", True, True),
+        (LONG, "", True, False),
+        (LONG, "qkv", False, False),
+        (64, "qkv", True, False),
+    ],
 )
 def test_negligible_keys_are_searched_where_that_saves_time(
-    t: int, gradients: bool, searched: bool, spy: Spy
+    t: int, trained: str, gradients: bool, searched: bool, spy: Spy
 ):
-    inputs = [torch.randn(B, H, t, D_K, requires_grad=True) for _ in range(3)]
+    inputs = [torch.randn(B, H, t, D_K, requires_grad=x in trained) for x in "qkv"]
     with torch.set_grad_enabled(gradients):
         bias = alibi_bias(torch.full((H,), 4.0), t)
         fused_attention(*inputs, causal=True, score_bias=bias)

@@ -3,6 +3,7 @@ import re
 import pytest
 import torch
 from hypothesis import given, strategies as st
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tested_transformer.masks import (
@@ -96,6 +97,10 @@ def test_masks_are_made_on_the_device_asked_for():
         assert padding_mask(lengths).device.type == "cpu"
 
 
+def window_of_five(window: int) -> Tensor:
+    return sliding_window_mask(5, window=window)
+
+
 @pytest.mark.parametrize(
     ("make", "value", "message"),
     [
@@ -105,6 +110,8 @@ def test_masks_are_made_on_the_device_asked_for():
             torch.ones(2, 3),
             "num_queries must be a whole number; it is a",
         ),
+        (window_of_five, 2.5, "window must be a whole number; it is 2.5"),
+        (window_of_five, 0, "window=0 must be positive"),
         (padding_mask, torch.tensor([2, -1]), "lengths=[2, -1] must lie between 0 and"),
         (padding_mask, torch.tensor([2.0, 1.0]), "lengths must be a tensor of"),
         (padding_mask, torch.tensor([True, False]), "lengths must be a tensor of"),
