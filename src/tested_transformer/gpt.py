@@ -74,13 +74,14 @@ class DecoderBlock(nn.Module):
             by default.
         dropout: While training, the probability of dropping an attention weight or a
             feature that attention or feed-forward adds.
-        attention: The layer to attend with; by default a ``MultiHeadAttention`` with
-            this many heads.
+        attention: The layer to attend with, in place of ``num_heads``: by default it is
+            a ``MultiHeadAttention`` with this many heads.
 
     The other arguments are those of ``GPTConfig``.
 
     Raises:
-        ValueError: If a setting does not fit.
+        ValueError: If a setting does not fit, or ``num_heads`` and ``attention`` are
+            both given or both left out.
 
     Source: Radford et al., 2019, "Language Models are Unsupervised Multitask
     Learners", section 2.3.
@@ -90,7 +91,7 @@ class DecoderBlock(nn.Module):
         self,
         *,
         d_model: int,
-        num_heads: int,
+        num_heads: int | None = None,
         window: int | None = None,
         d_ff: int | None = None,
         activation: str = "gelu",
@@ -114,8 +115,14 @@ class DecoderBlock(nn.Module):
         )
         self.attention_norm, self.attention_out_norm = before(), after()
         if attention is None:
+            if num_heads is None:
+                raise ValueError("num_heads or attention must be given")
             attention = MultiHeadAttention(
                 d_model=d_model, num_heads=num_heads, dropout=dropout, bias=bias
+            )
+        elif num_heads is not None:
+            raise ValueError(
+                f"num_heads={num_heads} is given, but attention has its own heads"
             )
         self.attention: AttentionLayer[Any] = attention
         self.feed_forward_norm, self.feed_forward_out_norm = before(), after()
@@ -258,7 +265,6 @@ class GPT(nn.Module):
         attention = config.attention_of(layer).make(config.layer_settings(layer))
         return DecoderBlock(
             d_model=config.d_model,
-            num_heads=attention.num_heads,
             window=config.window_of(layer),
             d_ff=config.d_ff,
             activation=config.activation,

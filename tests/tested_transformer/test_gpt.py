@@ -14,6 +14,7 @@ from tested_transformer.attentions import DeltaRule, Latent
 from tested_transformer.decoding import generate
 from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig
 from tested_transformer.masks import sliding_window_mask
+from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.positions import alibi_bias, sinusoidal_positions
 
 # Pairwise different: vocabulary, longest sequence, heads, head width, layers, batch, T.
@@ -437,6 +438,15 @@ def test_a_block_adds_what_its_parts_find(norm: str, num_experts: int):
     output, recorded = block(x, return_weights=True)
     torch.testing.assert_close(output, expected)
     torch.testing.assert_close(recorded, weights)
+
+
+def test_a_block_attends_with_a_layer_or_makes_one_but_not_both():
+    layer = MultiHeadAttention(d_model=12, num_heads=3)
+    assert DecoderBlock(d_model=12, attention=layer).attention is layer
+    with pytest.raises(ValueError, match=r"num_heads=4 is given, but attention has"):
+        DecoderBlock(d_model=12, num_heads=4, attention=layer)
+    with pytest.raises(ValueError, match=r"num_heads or attention must be given"):
+        DecoderBlock(d_model=12)
 
 
 def test_in_a_block_dropout_acts_on_what_is_added_and_never_on_what_passes():
