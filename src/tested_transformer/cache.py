@@ -53,10 +53,6 @@ class Cache(Protocol):
         """The memory of what is kept, in bytes, with what is set aside for more."""
 
     @property
-    def rewindable(self) -> bool:
-        """Whether the newest tokens can be taken back, whatever is read."""
-
-    @property
     def earliest(self) -> int:
         """The smallest length, other than 0, that it can now go back to."""
 
@@ -127,7 +123,7 @@ class DenseCache:
 
     # --8<-- [end:layer]
 
-    rewindable, earliest = True, 0
+    earliest = 0
 
     def _take_type(self, k: Tensor) -> None:
         """Take the type of the first keys, which a layer's weights need not tell."""
@@ -184,8 +180,6 @@ class WindowCache:
         window: How many tokens a position of the layer sees, including itself.
         max_length: How many tokens may be read.
     """
-
-    rewindable = True
 
     def __init__(self, memory: DenseCache, *, window: int, max_length: int) -> None:
         self.memory = memory
@@ -304,11 +298,6 @@ class KVCache:
     def nbytes(self) -> int:
         """The memory of all layers, in bytes."""
         return sum(layer.nbytes for layer in self.layers)
-
-    @property
-    def rewindable(self) -> bool:
-        """Whether every layer can always take its newest tokens back."""
-        return all(layer.rewindable for layer in self.layers)
 
     @property
     def earliest(self) -> int:

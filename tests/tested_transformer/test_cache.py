@@ -60,7 +60,7 @@ def test_a_reset_keeps_the_memory():
 def test_layers_of_unlike_kinds_go_back_together_or_not_at_all():
     state = StateCache(torch.zeros(B, H, D_K, D_K), lambda _, writes: writes[0])
     cache = KVCache([DenseCache(*torch.zeros(2, B, H, S, D_K)), state])
-    assert (cache.rewindable, cache.earliest, cache.batch_size) == (False, 0, B)
+    assert (cache.earliest, cache.batch_size) == (0, B)
     dense_layer = cache.layers[0]
     assert isinstance(dense_layer, DenseCache)
     dense_layer.append(torch.rand(B, H, 4, D_K), torch.rand(B, H, 4, D_K))

@@ -217,11 +217,6 @@ class StateCache:
         return (*(torch.cat(part, dim=2)[:, :, start:end].clone() for part in parts),)
 
     @property
-    def rewindable(self) -> bool:
-        """Whether it was told to keep what it takes to go back."""
-        return self.slack > 0
-
-    @property
     def batch_size(self) -> int:
         """B, how many sequences are read side by side."""
         return self._state.shape[0]

@@ -267,7 +267,7 @@ class PagedLayer:
         index: Which of the layers this is.
     """
 
-    batch_size, rewindable, earliest = 1, True, 0
+    batch_size, earliest = 1, 0
 
     def __init__(self, cache: PagedCache, index: int) -> None:
         self.cache, self.index = cache, index
@@ -380,7 +380,7 @@ class PagedBatch(KVCache):
 class _BatchLayer:
     """One layer of a ``PagedBatch``."""
 
-    rewindable, earliest = True, 0
+    earliest = 0
 
     def __init__(self, batch: PagedBatch, index: int) -> None:
         self.batch = batch

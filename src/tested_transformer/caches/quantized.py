@@ -123,8 +123,6 @@ class QuantizedLayer:
         ValueError: If a setting does not fit.
     """
 
-    rewindable = False
-
     def __init__(
         self,
         *,

@@ -131,8 +131,6 @@ class RollingLayer:
         table: The ``rotary_table`` of the positions, if keys arrive rotated by it.
     """
 
-    rewindable = False
-
     def __init__(
         self,
         keys: Float[Tensor, "B H_kv S d_k"],

@@ -64,7 +64,6 @@ class Case:
         batch_size: B; 2 unless the cache holds one sequence only.
         capacity: How many tokens fit; ``None`` if any number does.
         d_v: The width of the values.
-        rewindable: What ``rewindable`` must be.
         before: How many tokens before the new ones it returns; ``None`` for all.
     """
 
@@ -74,7 +73,6 @@ class Case:
     batch_size: int = 2
     capacity: int | None = S
     d_v: int = D_V
-    rewindable: bool = True
     before: int | None = None
 
     def empty(self) -> KVCache:
@@ -123,7 +121,6 @@ def quantized(bits: int) -> Case:
         ),
         in_groups(bits),
         lambda length: length // GROUP * GROUP,
-        rewindable=False,
     )
 
 
@@ -158,8 +155,8 @@ CASES = {
     "dense": Case(dense(D_V)),
     "latent": Case(dense(0), d_v=0),
     "window": Case(windows, earliest=lambda n: n - 1 if n > 4 else 0, before=2),
-    "rolling": Case(rolling(False), rewindable=False, capacity=None),
-    "rolling, rotary": Case(rolling(True), rewindable=False, capacity=None),
+    "rolling": Case(rolling(False), capacity=None),
+    "rolling, rotary": Case(rolling(True), capacity=None),
     "int8": quantized(8),
     "int4": quantized(4),
     "paged": Case(paged, batch_size=1),
@@ -167,7 +164,6 @@ CASES = {
         states(0),
         sum_of_products,
         lambda length: length,
-        rewindable=False,
         capacity=None,
     ),
     "state, with slack": Case(states(S), sum_of_products, capacity=None),
@@ -248,8 +244,6 @@ def test_caches_meet_their_protocols(case: Case) -> None:
     assert all(isinstance(layer, Cache) for layer in cache.layers)
     kinds = [isinstance(layer, LayerCache) for layer in cache.layers]
     assert kinds == [not isinstance(layer, StateCache) for layer in cache.layers]
-    rewindable = [c.rewindable for c in (cache, *cache.layers)]
-    assert rewindable == [case.rewindable] * (1 + LAYERS)
 
 
 @each_cache
