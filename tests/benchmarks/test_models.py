@@ -23,9 +23,7 @@ of_models = pytest.mark.parametrize(
     "names",
     [
         KINDS,
-        pytest.param(
-            [n for n in COMMANDS if n not in KINDS], marks=pytest.mark.nightly
-        ),
+        pytest.param(SEEDS, marks=pytest.mark.nightly),
     ],
     ids=["one of each kind", "further seeds"],
 )
