@@ -103,16 +103,20 @@ def with_their_weights(theirs: Any, settings: Compressed) -> CompressedAttention
     ours = make_layer(settings, dtype=torch.float32)
     latent = theirs.q_a_proj, theirs.q_a_norm
     ours.q_proj = nn.Sequential(*latent, theirs.q_b_proj)
-    ours.kv_proj, ours.kv_norm = theirs.kv_proj, theirs.kv_norm
+    ours.kv_proj.weight = theirs.kv_proj.weight
+    ours.kv_norm.weight = theirs.kv_norm.weight
     ours.sink, ours.o_proj = theirs.sinks, GroupedOutput(theirs)
     pairs = [(ours.compressor, theirs.compressor)]
     if ours.indexer is not None:
         pairs.append((ours.indexer.compressor, theirs.compressor.indexer))
         ours.indexer.q_proj = nn.Sequential(*latent, theirs.compressor.indexer.q_b_proj)
-        ours.indexer.weight_proj = theirs.compressor.indexer.scorer.weights_proj
+        scorer = theirs.compressor.indexer.scorer
+        ours.indexer.weight_proj.weight = scorer.weights_proj.weight
     for target, source in pairs:
-        target.kv_proj, target.gate_proj = source.kv_proj, source.gate_proj
-        target.position_bias, target.norm = source.position_bias, source.kv_norm
+        target.kv_proj.weight = source.kv_proj.weight
+        target.gate_proj.weight = source.gate_proj.weight
+        target.norm.weight = source.kv_norm.weight
+        target.position_bias = source.position_bias
     assert {*map(id, ours.parameters())} == {*map(id, theirs.parameters())}
     return ours
 
@@ -140,6 +144,15 @@ def test_a_whole_layer_is_deepseeks_in_outputs_and_gradients(
     x = torch.randn(B, T, D, requires_grad=True)
     output, expected = ours(x, rotary=table()), called(theirs, config, x)
     assert_alike(output, expected, [x, *theirs.parameters()], close=1e-4)
+
+
+@both
+def test_a_bias_is_added_to_queries_keys_and_outputs_alone(settings: Compressed):
+    without, biased = (
+        {name for name, _ in make_layer(settings, bias=bias).named_parameters()}
+        for bias in (False, True)
+    )
+    assert biased - without == {"q_proj.bias", "kv_proj.bias", "o_proj.bias"}
 
 
 @both
