@@ -122,6 +122,14 @@ def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
         read(limited, *rand(4))
     assert (limited.table, limited.length) == ([4, 5], 5)
+    # A fork that needs its own copy of a page, and a page more.
+    pool.release([cache.table.pop()])
+    fork, users = limited.fork(), [*pool.users]
+    message = "2 more pages are wanted; 1 of 6 are free"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        read(fork, *rand(4))
+    assert (fork.table, fork.length, pool.users) == ([4, 5], 5, users)
+    pool.take()
     with pytest.raises(ValueError, match=r"^all 6 pages are in use$"):
         pool.take()
 
