@@ -74,8 +74,8 @@ class DecoderBlock(nn.Module):
             by default.
         dropout: While training, the probability of dropping an attention weight or a
             feature that attention or feed-forward adds.
-        attention: The layer to attend with, in place of ``num_heads``: by default it is
-            a ``MultiHeadAttention`` with this many heads.
+        num_heads: How many heads the ``MultiHeadAttention`` has that attends.
+        attention: The layer to attend with, instead of that one.
 
     The other arguments are those of ``GPTConfig``.
 

@@ -152,6 +152,7 @@ def test_a_bias_is_added_to_queries_keys_and_outputs_alone(settings: Compressed)
         {name for name, _ in make_layer(settings, bias=bias).named_parameters()}
         for bias in (False, True)
     )
+    assert not any(name.endswith(".bias") for name in without)
     assert biased - without == {"q_proj.bias", "kv_proj.bias", "o_proj.bias"}
 
 
