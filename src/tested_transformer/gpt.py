@@ -70,12 +70,12 @@ class DecoderBlock(nn.Module):
     """One layer of a GPT: causal self-attention, then a feed-forward.
 
     Args:
+        num_heads: How many heads to attend with, in a ``MultiHeadAttention``.
         window: How many tokens a position may attend to, including itself; no limit
             by default.
         dropout: While training, the probability of dropping an attention weight or a
             feature that attention or feed-forward adds.
-        num_heads: How many heads the ``MultiHeadAttention`` has that attends.
-        attention: The layer to attend with, instead of that one.
+        attention: Another layer to attend with, instead of ``num_heads``.
 
     The other arguments are those of ``GPTConfig``.
 
